@@ -110,7 +110,7 @@ class FileLock:
         while self._descriptor < 0:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
             except OSError:
                 return
             try:

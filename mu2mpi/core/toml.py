@@ -34,7 +34,9 @@ def parse_toml(text: str, origin: str) -> dict[str, Any]:
     """Parse the text of a TOML file; InputError that begins with its origin if it is not valid TOML."""
     try:
         # The parser takes memory in proportion to the square of the dots in a name.
-        if max(name.count(".") for name in re.split(r"[,=\[\]{}\n]|\.\.+", text)) > MAX_TOML_DEPTH:
+        without_comments = re.sub(r"(?m)^\s*#.*", "", text)
+        names = re.split(r"[,=\[\]{}\n]|\.\.+", without_comments)
+        if max(name.count(".") for name in names) > MAX_TOML_DEPTH:
             raise RecursionError
         content = tomllib.loads(text)
         level: list[Any] = [content]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment, preset_and_server_settings
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.hdf5 import open_group, read_array, read_attributes, read_number
+from mu2mpi.core.hdf5 import open_group, read_array, read_attributes, read_number, read_text
 from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import TIMED_PHASES
@@ -182,7 +182,7 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         if not h5py.h5a.exists(privacy, b"rho"):
             # The paper's lemma needs a rho; without one, `epsilon` repeats the value of another accountant.
             measurements["epsilon_paper"] = math.nan
-        root = read_attributes(file, "ranks", "cores", "mu2mpi_version", "created")
+        root = read_attributes(file, "ranks", "cores")
         measurements |= {name: int(root[name]) for name in ("ranks", "cores") if name in root}
         measurements["parameters"] = file["model/x"].size
         columns = [name for name in FINAL_COLUMNS if name.encode() in history]
@@ -194,7 +194,9 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         measurements |= {f"{phase}_seconds": float(ranks.mean()) for phase, ranks in timing if ranks.size}
         measurements |= _read_metrics(file)
         public_facts = _read_public_facts(file) if experiment.preset_settings() else None
-        version, created, loss = root.get("mu2mpi_version", ""), root["created"], last["test_loss"]
+        has_version = h5py.h5a.exists(file.id, b"mu2mpi_version")
+        version = read_text(file.id, "mu2mpi_version") if has_version else ""
+        created, loss = read_text(file.id, "created"), last["test_loss"]
         accuracy, r2 = (last.get(name, math.nan) for name in ("test_accuracy", "test_r2"))
         run = RunSummary(path, experiment, created, loss, accuracy, measurements, r2, public_facts, version)
         if "history" in prefetch:

@@ -4,18 +4,21 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import import_files, imported_files
 from mu2mpi.results.reader import RunSummary, read_summary
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
 MAX_JOINED_NAMES = 3  # Longest list of names that `join_names` writes out
 PROGRESS_MIN_FILES = 100  # Smallest number of files for which progress is shown
 PARALLEL_MIN_FILES = 1000  # Smallest number of files read in parallel, for which starting processes pays off
-FILES_PER_TASK = 25  # Files that a parallel process gets at once
 F = TypeVar("F")
 T = TypeVar("T")
 
@@ -63,21 +66,48 @@ def map_files(
     """
     processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not in_parallel or processes == 1 or len(files) < PARALLEL_MIN_FILES:
-        yield from _show_progress(map(function, files), len(files), action)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    extensions = [file.path for file in imported_files().values()]
-    # Not by fork, which may deadlock in threads of libraries.
-    context = get_context("spawn")
-    with ProcessPoolExecutor(processes, context, _initialise_process, (extensions,)) as pool:
-        yield from _show_progress(pool.map(function, files, chunksize=FILES_PER_TASK), len(files), action)
+        return iter(_show_progress(map(function, files), len(files), action))
+    return iter(_show_progress(_map_in_processes(function, files, processes), len(files), action))
 
 
-def _initialise_process(extensions: Sequence[Path]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the main process, which ends these.
+def _map_in_processes(function: Callable[[F], T], files: Sequence[F], processes: int) -> Iterator[T]:
+    from multiprocessing import get_context, resource_tracker
+
+    context = get_context("spawn")  # A fork may deadlock in threads of libraries.
+    extensions, receivers = [file.path for file in imported_files().values()], []
+    resource_tracker.ensure_running()  # Its start unblocks SIGINT.
+    # The processes ignore Ctrl-C, and end as soon as nobody receives their results.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    for k in range(processes):
+        receiver, sender = context.Pipe(duplex=False)
+        share = sender, function, files[k::processes], extensions
+        with sender:
+            context.Process(target=_send_results, args=share, daemon=True).start()
+        receivers.append(receiver)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    with ExitStack() as stack:
+        for receiver in receivers:
+            stack.enter_context(receiver)
+        for k, file in enumerate(files):
+            try:
+                result = receivers[k % processes].recv()
+            except EOFError:  # The process was killed, or could not import the main module.
+                result = function(file)
+            if isinstance(result, Exception):
+                raise result
+            yield result
+
+
+def _send_results(
+    sender: "Connection", function: Callable[[F], T], files: Sequence[F], extensions: Sequence[Path]
+) -> None:
     import_files(extensions)
+    with suppress(BrokenPipeError):
+        for file in files:
+            try:
+                sender.send(function(file))
+            except InputError as error:
+                sender.send(error)
 
 
 def _show_progress(results: Iterator[T], count: int, action: str) -> Iterable[T]:

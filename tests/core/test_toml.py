@@ -52,7 +52,8 @@ def test_deep_nesting_is_refused_before_it_takes_memory(tmp_path, kind):
 
 def test_dots_that_nest_nothing():
     """Values, paths and comments may have many."""
-    text = f"# {80 * '.'} 1\na = '{'../' * 40}b'\nc = [{'0.5, ' * 200}]\n{'.'.join('d' * MAX_TOML_DEPTH)} = 1"
+    comment = f"# {80 * '.'} {80 * 'a. '}"
+    text = f"{comment}\na = '{'../' * 40}b'\nc = [{'0.5, ' * 200}]\n{'.'.join('d' * MAX_TOML_DEPTH)} = 1"
     assert parse_toml(text, "it")["c"] == [0.5] * 200
     with pytest.raises(InputError, match="it is nested"):
         parse_toml(f"{text}\n{'.'.join('e' * (MAX_TOML_DEPTH + 1))} = 1", "it")

@@ -61,6 +61,7 @@ def message(path, **settings):
         ("a.TSV.gz", gzip.compress(TEXT.replace(",", "\t").encode())),
         ("bom.csv", TEXT.encode("utf-8-sig")),
         ("decomposed.csv", normalize("NFD", TEXT)),
+        ("a.tsv.csv", TEXT),
         ("tie.csv", SEMICOLONS.replace("b;", '"b";')),
     ],
 )
@@ -113,6 +114,21 @@ def test_a_column_without_a_name_may_be_left_out(tmp_path):
     )
     with pytest.raises(InputError, match=r"has the columns 4 \(without a name\), which the schema does not"):
         validate_schema(SCHEMA, "s").check_column_names(path, open_data_file(path).column_names)
+
+
+@pytest.mark.parametrize("cell", ["7.5", "77%", "1.234.567", "77,25"])
+def test_a_first_row_without_a_header_is_not_listed(tmp_path, cell):
+    text = message(written(tmp_path, "a.csv", f"{cell};SECRET;x\n" + "0;ANOTHER;y\n" * 20))
+    assert "3 names that may be values of a row" in text
+    assert "SECRET" not in text
+
+
+def test_packed_text_must_fit_into_memory(tmp_path, monkeypatch):
+    path = written(tmp_path, "a.csv.gz", gzip.compress(TEXT.encode() + b" " * 2**20))
+    asked = []
+    monkeypatch.setattr("mu2mpi.data.formats.format.check_fits_in_memory", lambda _, size: asked.append(size))
+    open_data_file(path)
+    assert asked == [len(TEXT.encode()) + 2**20]
 
 
 NUMBERS = {

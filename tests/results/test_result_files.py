@@ -1,6 +1,12 @@
 """Result files found in folders."""
 
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -60,7 +66,6 @@ def test_processes_read_what_one_process_reads(build_result, tmp_path, monkeypat
     (tmp_path / "bad.h5").write_bytes(b"hello")
     alone, warnings = load_summaries([tmp_path], prefetch=("contents", "history"))
     monkeypatch.setattr(result_files, "PARALLEL_MIN_FILES", 1)
-    monkeypatch.setattr(result_files, "FILES_PER_TASK", 2)
     monkeypatch.setattr(result_files.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     found, same_warnings = load_summaries([tmp_path], prefetch=("contents", "history"), in_parallel=True)
     assert same_warnings == warnings
@@ -74,3 +79,50 @@ def test_processes_read_what_one_process_reads(build_result, tmp_path, monkeypat
 
 def module_of_process(_):
     return "__mp_main__" if multiprocessing.parent_process() else "__main__"
+
+
+def fail(path):
+    if path.name == "bad":
+        raise InputError("a bad file")
+    if multiprocessing.parent_process() and path.name == "fatal":
+        os._exit(1)
+    return path.name
+
+
+@pytest.mark.slow
+def test_errors_are_raised_and_files_of_killed_processes_read(monkeypatch):
+    monkeypatch.setattr(result_files, "PARALLEL_MIN_FILES", 1)
+    monkeypatch.setattr(result_files.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    names = ["a", "b", "fatal", "c", "d"]
+    assert list(map_files(fail, [Path(name) for name in names], "reading")) == names
+    with pytest.raises(InputError, match="a bad file"):
+        list(map_files(fail, [Path("a"), Path("b"), Path("bad")], "reading"))
+
+
+COMMAND = """
+import os, sys
+from mu2mpi.cli import main
+from mu2mpi.results import result_files
+result_files.PARALLEL_MIN_FILES = 1
+os.sched_getaffinity = lambda _: {0, 1}
+if __name__ == "__main__":
+    main(["table", sys.argv[1]])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_command_leaves_no_processes(build_result, tmp_path, number):
+    write_result(build_result(), tmp_path / "0.h5")
+    for k in range(1, 20_000):
+        os.link(tmp_path / "0.h5", tmp_path / f"{k}.h5")
+    (tmp_path / "script.py").write_text(COMMAND)
+    command = [sys.executable, tmp_path / "script.py", tmp_path]
+    with subprocess.Popen(command, start_new_session=True, stdout=-1, stderr=-1) as process:
+        sleep(2.5)
+        assert process.poll() is None
+        os.killpg(process.pid, number) if number != signal.SIGKILL else process.kill()
+        # The pipes end when the last process has ended.
+        _, errors = process.communicate(timeout=20)
+    assert b"Traceback" not in errors
+    assert b"leaked" not in errors

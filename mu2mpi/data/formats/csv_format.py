@@ -46,7 +46,8 @@ class CsvFile(TextFile):
             first = next(nonempty_lines, "")
             # Neither quoted separators nor decimal commas count.
             separators = re.sub(r'"[^"]*"|(?<=\d),(?=\d)', "", first)
-            delimiter = max("\t" if ".tsv" in self.path.name.lower() else ",;\t", key=separators.count)
+            is_tsv = self.path.name.lower().endswith((".tsv", ".tsv.gz"))
+            delimiter = max("\t" if is_tsv else ",;\t", key=separators.count)
             if named := re.fullmatch(r'"?sep=([^"\s]|\t)"?\s*', first, re.IGNORECASE):  # as Excel writes it
                 delimiter, first = named[1], next(nonempty_lines, "")
             yield filter(None, csv.reader(chain([first], lines), delimiter=delimiter, strict=True))

@@ -19,7 +19,7 @@ from mu2mpi.core.files import check_readable
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import known_names, lookup
-from mu2mpi.data.column_values import ColumnValues, parse_number
+from mu2mpi.data.column_values import ColumnValues, number_notation, parse_number
 from mu2mpi.data.redaction import as_input_errors, format_names, safe_text
 from mu2mpi.data.text_encoding import describe_encoding, is_utf16, to_nfc
 
@@ -31,6 +31,7 @@ DEFAULT_ARRAY_NAMES = {
 OWNER_COLUMN = "machine"  # name of the array or column of owners
 MEMORY = "memory"  # name in settings of data, a test set or a schema that a Python program passes
 MAX_FEATURES = 10_000_000
+GZIP_SIZE_BYTES = 4  # at the end of a gzip file
 
 ColumnRole = Literal["label", "owner"]
 # How values are read from text: as float64, unconverted, or as int64 if all are integers and else as text
@@ -198,7 +199,12 @@ class TextFile(DataFile):
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
-        check_fits_in_memory(path, os.path.getsize(path))
+        size = os.path.getsize(path)
+        if path.suffix.lower() == ".gz" and size >= GZIP_SIZE_BYTES:
+            with path.open("rb") as file:  # The last bytes state the unpacked size.
+                file.seek(-GZIP_SIZE_BYTES, os.SEEK_END)
+                size = max(size, int.from_bytes(file.read(), "little"))
+        check_fits_in_memory(path, size)
 
     @contextmanager
     def text(self) -> Iterator[TextIO]:
@@ -226,7 +232,7 @@ def find_array_name(path: Path, array_names: Collection[str], name: str | None, 
 def describe_columns(names: Sequence[str]) -> str:
     """Names of columns for messages; without names if some are numbers, as in a row that is no header."""
     is_numbered = [*names] == [*map(str, range(len(names)))]
-    may_be_row = not is_numbered and any(parse_number(name) is not None for name in names)
+    may_be_row = not is_numbered and any(parse_number(n) is not None or number_notation([n]) for n in names)
     return f"{len(names)} names that may be values of a row" if may_be_row else format_names(names)
 
 

@@ -66,7 +66,7 @@ class Hdf5File(DataFile):
 
 def _find_table_group(group: Any) -> Any:
     while not any(name in group for name in DEFAULT_ARRAY_NAMES["features"]):
-        children = [group[name] for name in group]
+        children = [group[name] for name in group if not name.startswith("_")]  # PyTables has indexes there
         if len(children) != 1 or not isinstance(children[0], h5py.Group):
             break
         group = children[0]

@@ -240,7 +240,8 @@ def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
         are_fractions = len(classes) > MAX_FRACTIONAL_CLASSES and _are_fractions(classes)
         are_rare = MAX_CLASSES_WITH_FEW_SAMPLES < len(classes) > table.samples / 3
         if len(classes) > MAX_CLASSES or are_rare or are_fractions:
-            fix = "give numbers a --label-range LOW:HIGH and --loss squared, or name other labels"
+            fix = "give numbers a --label-range LOW:HIGH and --loss squared, name other labels"
+            fix += ", or declare them as classes in a schema" if are_fractions else ""
             kind = "different labels with fractions" if are_fractions else "different labels"
             raise DataError(
                 f"{table.path} has too many {kind} for classes; {fix}",
