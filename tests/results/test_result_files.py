@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import sleep
 
 import numpy as np
 import pytest
@@ -103,7 +102,14 @@ COMMAND = """
 import os, sys
 from mu2mpi.cli import main
 from mu2mpi.results import result_files
+
+def announce(results, *_):
+    yield next(results)
+    print("started", flush=True)
+    yield from results
+
 result_files.PARALLEL_MIN_FILES = 1
+result_files._show_progress = announce
 os.sched_getaffinity = lambda _: {0, 1}
 if __name__ == "__main__":
     main(["table", sys.argv[1]])
@@ -119,8 +125,7 @@ def test_a_killed_command_leaves_no_processes(build_result, tmp_path, number):
     (tmp_path / "script.py").write_text(COMMAND)
     command = [sys.executable, tmp_path / "script.py", tmp_path]
     with subprocess.Popen(command, start_new_session=True, stdout=-1, stderr=-1) as process:
-        sleep(2.5)
-        assert process.poll() is None
+        assert process.stdout.readline() == b"started\n"
         os.killpg(process.pid, number) if number != signal.SIGKILL else process.kill()
         # The pipes end when the last process has ended.
         _, errors = process.communicate(timeout=20)
