@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, NamedTuple, Self
 
@@ -83,6 +84,10 @@ class DisjointBatches(Batching):
 
     batch_ends: tuple[int, ...] = field(kw_only=True)
 
+    @cached_property
+    def _bounds(self) -> IntArray:
+        return np.array([0, *self.batch_ends])
+
     @classmethod
     def from_batch_ends(cls, batch_ends: tuple[int, ...]) -> Self:
         """Return disjoint batches from the cumulative batch sizes of rounds 1 .. T."""
@@ -97,9 +102,9 @@ class DisjointBatches(Batching):
 
     def batches(self, key: bytes, machines: IntArray, rounds: IntArray) -> BatchIndices:
         """Return batches that are consecutive blocks of each machine's samples."""
-        bounds = np.array([0, *self.batch_ends])
-        sizes = np.diff(bounds)[rounds - 1]
-        offsets = bounds[rounds - 1] - (np.cumsum(sizes) - sizes)
+        starts = self._bounds[rounds - 1]
+        sizes = self._bounds[rounds] - starts
+        offsets = starts - (np.cumsum(sizes) - sizes)
         return BatchIndices(np.arange(sizes.sum()) + np.repeat(offsets, sizes), sizes)
 
 
