@@ -66,8 +66,10 @@ def map_files(
     """
     processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not in_parallel or processes == 1 or len(files) < PARALLEL_MIN_FILES:
-        return iter(_show_progress(map(function, files), len(files), action))
-    return iter(_show_progress(_map_in_processes(function, files, processes), len(files), action))
+        results: Iterator[T] = map(function, files)
+    else:
+        results = _map_in_processes(function, files, processes)
+    return iter(_show_progress(results, len(files), action))
 
 
 def _map_in_processes(function: Callable[[F], T], files: Sequence[F], processes: int) -> Iterator[T]:
@@ -78,16 +80,16 @@ def _map_in_processes(function: Callable[[F], T], files: Sequence[F], processes:
     resource_tracker.ensure_running()  # Its start unblocks SIGINT.
     # The processes ignore Ctrl-C, and end as soon as nobody receives their results.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    for k in range(processes):
-        receiver, sender = context.Pipe(duplex=False)
-        share = sender, function, files[k::processes], extensions
-        with sender:
-            context.Process(target=_send_results, args=share, daemon=True).start()
-        receivers.append(receiver)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     with ExitStack() as stack:
-        for receiver in receivers:
-            stack.enter_context(receiver)
+        try:
+            for k in range(processes):
+                receiver, sender = context.Pipe(duplex=False)
+                receivers.append(stack.enter_context(receiver))
+                share = sender, function, files[k::processes], extensions
+                with sender:
+                    context.Process(target=_send_results, args=share, daemon=True).start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for k, file in enumerate(files):
             try:
                 result = receivers[k % processes].recv()
