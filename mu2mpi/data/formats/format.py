@@ -199,8 +199,8 @@ class TextFile(DataFile):
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
-        size = os.path.getsize(path)
-        if path.suffix.lower() == ".gz" and size >= GZIP_SIZE_BYTES:
+        self._is_gzipped, size = path.suffix.lower() == ".gz", os.path.getsize(path)
+        if self._is_gzipped and size >= GZIP_SIZE_BYTES:
             with path.open("rb") as file:  # The last bytes state the unpacked size.
                 file.seek(-GZIP_SIZE_BYTES, os.SEEK_END)
                 size = max(size, int.from_bytes(file.read(), "little"))
@@ -209,7 +209,7 @@ class TextFile(DataFile):
     @contextmanager
     def text(self) -> Iterator[TextIO]:
         """Context manager: the data file as UTF-8 text with unchanged line ends; errors become InputError."""
-        opener: Any = gzip.open if self.path.suffix.lower() == ".gz" else open
+        opener: Any = gzip.open if self._is_gzipped else open
         with as_input_errors(self.path), opener(self.path, "rt", encoding="utf-8-sig", newline="") as file:
             start = file.buffer.peek(256)
             if is_utf16(start):  # plain letters in UTF-16 are valid UTF-8, too

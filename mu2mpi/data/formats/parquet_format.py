@@ -24,7 +24,7 @@ class ParquetFile(DataFile):
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)
         with as_input_errors(path):
-            metadata = import_extra("pyarrow.parquet", "parquet").read_metadata(path)
+            metadata = _pyarrow_parquet().read_metadata(path)
             self.array_names, self._rows = metadata.schema.to_arrow_schema().names, metadata.num_rows
 
     def table(self, features: str | None, labels: str | None) -> Table:
@@ -34,10 +34,13 @@ class ParquetFile(DataFile):
         row_bytes = sum(8 if value_type == "numbers" else 64 for value_type in wanted_arrays.values())
         check_fits_in_memory(self.path, self._rows * row_bytes)
         with as_input_errors(self.path):
-            from pyarrow.parquet import ParquetFile as File
-
-            table = File(self.path, memory_map=False).read([*wanted_arrays], use_threads=False)
+            file = _pyarrow_parquet().ParquetFile(self.path, memory_map=False)
+            table = file.read([*wanted_arrays], use_threads=False)
             return {name: _to_array(table.column(name)) for name in wanted_arrays}
+
+
+def _pyarrow_parquet() -> Any:
+    return import_extra("pyarrow.parquet", "parquet")
 
 
 def _to_array(column: Any) -> NDArray[Any]:
