@@ -15,14 +15,8 @@ from mu2mpi.cli.commands import command_names
 from mu2mpi.cli.experiment_arguments import help_text, option_string
 from mu2mpi.cli.help_topics import OPTION_GROUPS, option_values
 from mu2mpi.cli.program import build_parser
-from mu2mpi.config.experiment_options import (
-    COMPONENT_KINDS,
-    choices,
-    help_details,
-    is_flag,
-    option_fields,
-    own_option_fields,
-)
+from mu2mpi.config.experiment_options import COMPONENT_KINDS, option_fields, own_option_fields
+from mu2mpi.core.options import choices, help_details, is_flag
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

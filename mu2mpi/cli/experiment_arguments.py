@@ -11,11 +11,11 @@ from pydantic.fields import FieldInfo
 
 from mu2mpi.cli.common_arguments import add_flag, add_shared_options
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import choices, is_flag, option_fields, registry_kind
+from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_creatable
-from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
+from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS, choices, is_flag, registry_kind
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.text import warn
 from mu2mpi.core.toml import read_toml

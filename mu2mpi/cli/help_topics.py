@@ -9,13 +9,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from mu2mpi.cli.experiment_arguments import add_field, option_string
-from mu2mpi.config.experiment_options import (
-    COMPONENT_KINDS,
-    help_details,
-    option_fields,
-    own_option_fields,
-    registry_kind,
-)
+from mu2mpi.config.experiment_options import COMPONENT_KINDS, option_fields, own_option_fields
+from mu2mpi.core.options import help_details, registry_kind
 from mu2mpi.core.registry import component_summary, known_names, lookup
 from mu2mpi.core.suggestions import did_you_mean
 

@@ -6,13 +6,20 @@ from collections.abc import Iterable, Mapping
 from functools import cache, reduce
 from itertools import chain
 from operator import or_
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, check_file_name, check_registered_name
+from mu2mpi.core.options import (
+    MAX_REAL_OPTION,
+    MIN_REAL_OPTION,
+    check_file_name,
+    check_registered_name,
+    choices,
+    is_flag,
+)
 from mu2mpi.core.registry import default_name, known_names, lookup, registered_options
 from mu2mpi.core.suggestions import did_you_mean, one_of, suggest_setting
 from mu2mpi.data.partition import parse_partition
@@ -306,34 +313,6 @@ def build_component_options(chosen: Mapping[str, str], settings: Mapping[str, An
     if errors:
         raise InputError("\n".join(errors))
     return options
-
-
-def registry_kind(field: FieldInfo) -> str | None:
-    """Return the registry kind, such as "methods", of an option's values; None if they are not registered."""
-    extra = field.json_schema_extra
-    kind = extra.get("kind", extra.get("forms")) if isinstance(extra, dict) else None
-    return None if kind is None else str(kind)
-
-
-def help_details(field: FieldInfo) -> str:
-    """Return the sentences that ``--help OPTION`` shows after the description of an option."""
-    extra = field.json_schema_extra
-    return str(extra.get("details", "")) if isinstance(extra, dict) else ""
-
-
-def choices(field: FieldInfo) -> tuple[str, ...] | None:
-    """Return the fixed values of an option; None for numbers, files and forms such as labels:N."""
-    extra = field.json_schema_extra
-    if isinstance(extra, dict) and "kind" in extra:
-        return tuple(known_names(str(extra["kind"])))
-    types = (field.annotation, *get_args(field.annotation))
-    literal = next((annotation for annotation in types if get_origin(annotation) is Literal), None)
-    return get_args(literal) if literal else None
-
-
-def is_flag(field: FieldInfo) -> bool:
-    """Return whether an option is boolean, that is, a command-line flag without a value."""
-    return bool in (field.annotation, *get_args(field.annotation))
 
 
 def format_validation_errors(error: ValidationError) -> str:

@@ -1,8 +1,9 @@
-"""Base class of groups of command-line options, and validators, bounds and defaults that several share."""
+"""Base class of groups of command-line options, facts about their fields, and shared validators."""
 
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
 
 from mu2mpi.core.registry import known_names
 from mu2mpi.core.suggestions import did_you_mean, one_of
@@ -43,3 +44,31 @@ def check_file_name(name: str) -> str:
     except UnicodeEncodeError:
         raise ValueError("should be text in UTF-8; rename the file, or link to it") from None
     return name
+
+
+def registry_kind(field: FieldInfo) -> str | None:
+    """Return the registry kind, such as "methods", of an option's values; None if they are not registered."""
+    extra = field.json_schema_extra
+    kind = extra.get("kind", extra.get("forms")) if isinstance(extra, dict) else None
+    return None if kind is None else str(kind)
+
+
+def help_details(field: FieldInfo) -> str:
+    """Return the sentences that ``--help OPTION`` shows after the description of an option."""
+    extra = field.json_schema_extra
+    return str(extra.get("details", "")) if isinstance(extra, dict) else ""
+
+
+def choices(field: FieldInfo) -> tuple[str, ...] | None:
+    """Return the fixed values of an option; None for numbers, files and forms such as labels:N."""
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and "kind" in extra:
+        return tuple(known_names(str(extra["kind"])))
+    types = (field.annotation, *get_args(field.annotation))
+    literal = next((annotation for annotation in types if get_origin(annotation) is Literal), None)
+    return get_args(literal) if literal else None
+
+
+def is_flag(field: FieldInfo) -> bool:
+    """Return whether an option is boolean, that is, a command-line flag without a value."""
+    return bool in (field.annotation, *get_args(field.annotation))

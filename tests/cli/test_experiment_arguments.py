@@ -13,8 +13,9 @@ from mu2mpi.cli import main
 from mu2mpi.cli.experiment_arguments import add_field, add_run_options, explicit_settings, merged_settings
 from mu2mpi.cli.program import Parser
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import is_flag, option_fields
+from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import CollectiveInputError, InputError
+from mu2mpi.core.options import is_flag
 from mu2mpi.core.registry import known_names
 
 FIELDS = option_fields()

@@ -4,9 +4,9 @@ import pytest
 from pydantic import Field, create_model
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import choices, method_option_names, option_fields, own_option_fields
+from mu2mpi.config.experiment_options import method_option_names, option_fields, own_option_fields
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import Options
+from mu2mpi.core.options import Options, choices
 from mu2mpi.core.registry import known_names, lookup
 
 

@@ -14,10 +14,10 @@ from helpers.slow import slow
 from mu2mpi.analysis.description import describe_privacy, privacy_summary
 from mu2mpi.analysis.privacy_reports import check_privacy_claims
 from mu2mpi.config.experiment import Experiment, simulated_protocol_name
-from mu2mpi.config.experiment_options import choices, option_fields
+from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import result_name
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION
+from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, choices
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.job import run
 from mu2mpi.execution.plan import open_source, resolve_plan
