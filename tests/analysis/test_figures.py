@@ -14,14 +14,12 @@ import mu2mpi
 from mu2mpi.analysis.figures import FigureOptions, draw_figure, get_figure, render_figure
 from mu2mpi.analysis.figures._encoding import dodged_places
 from mu2mpi.analysis.figures.comparison_figure import method_curves
-from mu2mpi.analysis.figures.noise_figure import noise_norm, signal_norm
-from mu2mpi.analysis.setting_labels import select_runs, varying_settings
+from mu2mpi.analysis.setting_labels import select_runs
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names
 from mu2mpi.data.source import PublicFacts
-from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.results.reader import RunSummary, read_result, read_summary
 from mu2mpi.results.records import History
 
@@ -183,7 +181,7 @@ def test_values_choose_the_panels(runs, folder, tmp_path):
     members = [comparison_run(n, method="noisy-minibatch-sgd") for n in (10, 20)]
     panels = draw_figure("comparison", members, options=one).axes
     assert [panel.get_ylabel() for panel in panels] == ["test accuracy (%)", "gradients computed"]
-    for name, value in (("tradeoff", "test_los"), ("history", "auc"), ("noise", "test_loss")):
+    for name, value in (("tradeoff", "test_los"), ("history", "auc"), ("errors", "test_loss")):
         with pytest.raises(InputError):
             draw_figure(name, runs, options=FigureOptions(values=[value]))
     # A measurement that a run lacks, as one of an older version, leaves a gap.
@@ -250,20 +248,21 @@ def test_losses_without_a_unit_in_common_are_not_mixed():
     )
 
 
-def test_weights_are_the_rows_of_x(runs, tmp_path):
+def test_coefficients_are_the_rows_of_x(runs, tmp_path):
     best = min(runs, key=lambda run: run.test_loss)
-    title = draw_figure("weights", runs).get_suptitle().replace("\n", " ")
+    figure = draw_figure("coefficients", runs)
+    title = figure.get_suptitle().replace("\n", " ")
     assert "μ²-SGD" in title
     assert title.endswith("— the run of smallest loss")
-    images = [panel.images[0].get_array() for panel in draw_figure("weights", runs).axes if panel.images]
-    np.testing.assert_array_equal([image.ravel() for image in images], read_result(best.path).x[:, :-1])
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    drawn = [int(name.split()[-1]) for name in names[:-1]]
+    widths = np.array([bar.get_width() for bar in figure.axes[0].patches]).reshape(10, -1)
+    np.testing.assert_allclose(widths[:, :-1], read_result(best.path).x[:, drawn])
     people = ["age,height,weight,label", *(f"0.{k},0.5,0.{k % 7},{k % 3}" for k in range(60))]
     (tmp_path / "people.csv").write_text("\n".join(people))
     settings = {"data": str(tmp_path / "people.csv"), "machines": 2, "epsilon": 2.0, "seed": 1}
     mu2mpi.run(Experiment(**settings), output=tmp_path / "a.h5")
     table = mu2mpi.load(tmp_path)
-    with pytest.raises(InputError, match="plot coefficients"):
-        draw_figure("weights", table.summaries)
     figure = draw_figure("coefficients", table.summaries, options=FigureOptions("column"))
     (panel,) = figure.axes
     assert "people.csv, softmax, μ²-SGD, untrusted server, M = 2" in figure.get_suptitle().replace("\n", " ")
@@ -302,58 +301,6 @@ def test_machines_are_drawn_from_the_least_to_the_most(tmp_path, runs):
         assert accounts.rounds[names].tolist() == rounds.tolist()
     with pytest.raises(InputError):
         draw_figure("machines", runs)
-
-
-def test_noise_norms(runs, tmp_path):
-    ten = {r.experiment.server: r for r in runs if r.experiment.machines == 10}
-    trusted, first = ten["trusted"], np.array([1])
-    for server, factor in (("trusted", 10**-0.5), ("untrusted", 1.0)):
-        norm = noise_norm(ten[server], first)
-        assert norm == pytest.approx(factor * ten[server].measurements["sigma"] * 65**0.5)
-    theory = read_result(trusted.path).theory
-    norms = signal_norm(trusted, np.array([1.0, 60.0]))
-    np.testing.assert_allclose(norms, [theory.initial_gradient_norm, 60 * theory.final_gradient_norm])
-    drawn = [
-        line.get_ydata()[0]
-        for line in lines(draw_figure("noise", runs).axes[1])
-        if np.ptp(line.get_ydata()) == 0
-    ]
-    assert any(np.isclose(y, noise_norm(trusted, first)[0]) for y in drawn)
-    for name, value in (("rho", math.inf), ("participation", "uniform:2")):
-        path = tmp_path / f"{name}.h5"
-        mu2mpi.run(Experiment(machines=4, rounds=30, seed=1, **{name: value}), output=path)
-        assert not any("noise Y" in label for label in legend(draw_figure("noise", [read_summary(path)])))
-
-
-def test_timing_by_group_and_by_rank(runs, tmp_path):
-    assert len(draw_figure("timing", runs).axes[0].patches) == 8 * len(TIMED_PHASES)
-    one = draw_figure("timing", runs[:1])
-    total = sum(patch.get_width() for patch in one.axes[0].patches)
-    assert total == pytest.approx(sum(s.sum() for s in read_result(runs[0].path).timing.values()))
-    # Files of earlier versions have other phases.
-    now, *others = runs
-    path = tmp_path / "earlier.h5"
-    path.write_bytes(now.path.read_bytes())
-    with h5py.File(path, "r+") as file:
-        del file.attrs["cores"]
-        for phase in ("step", "data", "communication", "waiting"):
-            del file["timing"][phase]
-        file["timing/messages"] = [7.0]
-    repeat = next(run for run in others if varying_settings([now, run]) == [])
-    another = next(run for run in others if varying_settings([now, run]) != [])
-    for beside, widest in ((repeat, 3.5), (another, 7.0)):
-        figure = draw_figure("timing", [read_summary(path), beside])
-        assert {"messages", "communication", "waiting"} <= {*legend(figure)}
-        assert max(bar.get_width() for bar in figure.axes[0].patches) == pytest.approx(widest)
-
-
-def test_timing_of_runs_without_times_is_refused(runs, tmp_path):
-    path = tmp_path / "timeless.h5"
-    path.write_bytes(runs[0].path.read_bytes())
-    with h5py.File(path, "r+") as file:
-        del file["timing"]
-    with pytest.raises(InputError, match="no timings"):
-        draw_figure("timing", [read_summary(path)])
 
 
 def test_scaling_has_medians_and_efficiencies_of_strong_and_weak_series():
@@ -407,10 +354,13 @@ def test_signal_noise_and_errors_of_a_method(tmp_path, method, rho):
     clip_norm = 5.0 if method == "storm" else None
     settings = {"machines": 4, "rounds": 60, "method": method, "clip_norm": clip_norm, "rho": rho}
     experiment = Experiment(data="population", server="trusted", diameter=0.1, seed=1, **settings)
-    history = mu2mpi.run(experiment, output=tmp_path / "a.h5").history
-    run = read_summary(tmp_path / "a.h5")
-    t, weight = history.round[-2], 1 if method == "parallel-sgd" else history.round[-2]
-    expected = np.hypot(noise_norm(run, np.array([t])), signal_norm(run, np.array([t])))
+    result = mu2mpi.run(experiment, output=tmp_path / "a.h5")
+    history, run = result.history, read_summary(tmp_path / "a.h5")
+    weight = 1 if method == "parallel-sgd" else history.round[-2]
+    gradients = run.experiment.chosen_method.estimator.gradients_per_sample * run.experiment.rounds
+    noise = math.sqrt(result.x.size) * result.privacy.mechanism.sigma
+    noise *= gradients / run.measurements["gradient_evaluations"]  # the average over the samples of a round
+    expected = np.hypot(noise, weight * result.theory.final_gradient_norm)
     np.testing.assert_allclose(history.message_norm[-2], expected, rtol=0.7)
     (panel,) = draw_figure("errors", [run]).axes
     errors, slope = (line.get_ydata() for line in lines(panel))
@@ -462,7 +412,7 @@ def test_runs_are_chosen_by_their_settings(runs):
 
 
 @pytest.mark.parametrize(
-    ("kind", "x_axis"), [("pie", None), ("tradeoff", "machnes"), ("weights", "machines")]
+    ("kind", "x_axis"), [("pie", None), ("tradeoff", "machnes"), ("coefficients", "machines")]
 )
 def test_no_such_figure_or_axis(runs, kind, x_axis):
     with pytest.raises(InputError, match=x_axis or kind):

@@ -52,7 +52,7 @@ def drawn(canvas):
     return {text.get_text() for text in texts}
 
 
-@pytest.mark.parametrize("kind", ["coefficients", "partition", "history", "timing"])
+@pytest.mark.parametrize("kind", ["coefficients", "partition", "history"])
 def test_names_are_drawn_as_they_are(path, kind, tmp_path):
     style = tmp_path / "tex.mplstyle"
     style.write_text("text.usetex: True\ntext.parse_math: True\n")

@@ -85,17 +85,17 @@ def test_what_cannot_be_used_is_skipped_or_with_strict_an_error(
 @pytest.mark.slow
 def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, err = invoke(capsys, "plot", "weights", mixed_folder / "1.h5")
-    assert (code, out) == (0, "weights.png\n"), err
-    before = (tmp_path / "weights.png").read_bytes()
+    code, out, err = invoke(capsys, "plot", "coefficients", mixed_folder / "1.h5")
+    assert (code, out) == (0, "coefficients.png\n"), err
+    before = (tmp_path / "coefficients.png").read_bytes()
     (tmp_path / "report.html").write_bytes(b"")
-    for command in (["plot", "weights"], ["report"]):
+    for command in (["plot", "coefficients"], ["report"]):
         code, _, err = invoke(capsys, *command, mixed_folder / "1.h5")
         assert code == 2
         assert "--overwrite" in err
-    assert (tmp_path / "weights.png").read_bytes() == before
-    assert invoke(capsys, "plot", "weights", mixed_folder / "2.h5", "--overwrite")[0] == 0
-    assert (tmp_path / "weights.png").read_bytes() != before
+    assert (tmp_path / "coefficients.png").read_bytes() == before
+    assert invoke(capsys, "plot", "coefficients", mixed_folder / "2.h5", "--overwrite")[0] == 0
+    assert (tmp_path / "coefficients.png").read_bytes() != before
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monke
         ("plot history", "mu2mpi plot"),
         ("plot histroy .", "history"),
         ("plot history . -o a.gif", "png"),
-        ("plot noise . --x-axis rho", "noise"),
+        ("plot errors . --x-axis rho", "errors"),
         ("table . --rows roh", "rho"),
         ("table . --where rho", "results"),
         ("report .", "results"),

@@ -31,7 +31,7 @@ def test_any_name_is_shown_as_it_is(chance, count):
         name, other = odd_name(chance), odd_name(chance)
         runs = each({"data": f"a/{name}.csv", "schema": "s.toml"}, {"data": "digits"})
         options = FigureOptions(title=other, labels={"data=digits": other, "server": name})
-        figure = draw_figure(chance.choice(("timing", "tradeoff")), runs, options=options)
+        figure = draw_figure(chance.choice(("history", "tradeoff")), runs, options=options)
         assert render_figure(figure, chance.choice(("svg", "pdf", "png")), options)
         assert not any(text.get_parse_math() for text in figure.findobj(Text))
         table = build_table(runs, TableLayout(("data",)))

@@ -68,14 +68,14 @@ FOLDERS = {
     "fifteen rho": Folder(lambda: over(rho=[0.1 * 1.2**k for k in range(15)]), ("tradeoff",)),
     "mixed methods": Folder(
         lambda: each(*({"server": "trusted", **settings} for settings, _, _ in METHODS.values())),
-        ("history", "timing"),
+        ("history",),
     ),
     "a preset in one": Folder(lambda: each({}, {"preset": "practical"})),
     "a clip norm in one": Folder(lambda: each({}, {"clip_norm": 0.123456789})),
     "a partition in one": Folder(lambda: each({}, {"partition": "labels:1"}, {"partition": "iid"})),
     "all trust modes": Folder(
         lambda: each(*({"machines": 40, "server": server, "colluders": c} for server, c in TRUST)),
-        ("timing", "history"),
+        ("history",),
     ),
     "colluders": Folder(lambda: [r for rho in (0.5, 12.5) for r in trust_runs(rho=rho)], ("trust",)),
     "participation": Folder(
@@ -105,9 +105,6 @@ FOLDERS = {
     ),
     "all methods": Folder(comparison_runs, ("comparison",)),
     "rates": Folder(lambda: rate_runs(seeds=2), ("rates",)),
-    "forty bars": Folder(
-        lambda: over(machines=range(1, 11), server=BOTH, rho=(1.0, 2.0), seeds=(1,)), ("timing",)
-    ),
     "ranks": Folder(
         lambda: [
             made(ranks=p, seconds=1 / p, machines=m * k)
@@ -118,7 +115,7 @@ FOLDERS = {
     ),
     "long labels": Folder(
         lambda: over(rho=(1.0, 2.0), machines=(2, 10), server=BOTH),
-        ("tradeoff", "history", "timing"),
+        ("tradeoff", "history"),
         {
             "labels": {
                 "rho=1": "hardly any privacy at all, as it was agreed upon by everyone who took part in it",

@@ -23,6 +23,7 @@ DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 
 MARKERS = "osD^v"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
+MIN_PANEL_WIDTH_INCHES = 1.6
 MAX_FIGURE_HEIGHT_INCHES = 4.0  # inches, unless panels would be less than their smallest height
 RUN_TITLE = ("data", "loss", "method", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
 MAX_DRAWN_MACHINES = 100  # machines that are drawn one by one; of more, their distribution
@@ -118,8 +119,8 @@ class Layout:
         Shared horizontal axes, as for `matplotlib.pyplot.subplots`.
     sharey : bool
         Whether panels beside each other share their vertical axis.
-    min_width, min_height : float
-        Smallest width and height of a panel in inches.
+    min_height : float
+        Smallest height of a panel in inches.
     """
 
     def __init__(
@@ -132,12 +133,11 @@ class Layout:
         *,
         sharex: Any = False,
         sharey: bool = False,
-        min_width: float = 1.6,
         min_height: float = 0.5,
     ) -> None:
         self.options, self.title, self.has_error_bars = options, "", False
         self.legend: list[Any] = []
-        lines = -(-columns // max(1, int(options.width / min_width)))  # of the grid, for each row
+        lines = -(-columns // max(1, int(options.width / MIN_PANEL_WIDTH_INCHES)))  # of the grid, for each row
         self._min_height = min_height
         self._heights = np.repeat(np.broadcast_to(np.asarray(height, float), rows), lines)
         size = (options.width, self._heights.sum() + 0.4 * len(self._heights) + 2)
