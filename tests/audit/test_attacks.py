@@ -1,7 +1,5 @@
 """Each attack passes faultless code, and refutes what it is there for: one table of faults a module."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from helpers.faults import (
@@ -21,8 +19,6 @@ from helpers.slow import slow
 
 from mu2mpi.audit.adversary_view import all_attacks
 from mu2mpi.audit.attacks import seed_attack as draws_module
-from mu2mpi.execution import plan as plan_module, simulation
-from mu2mpi.execution.plan import RunKeys
 from mu2mpi.federation import subsampling
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
@@ -209,22 +205,6 @@ def overlapping_chunks(own, t, of):
     return own
 
 
-def _circle(order):
-    pairs = [np.stack([order, np.roll(order, -step)], axis=1) for step in range(1, 9)]
-    return np.sort(np.concatenate(pairs), axis=1)
-
-
-def circle_of(order):
-    """Let neighbours be those on a circle in a given order, of a run with as many machines as is attacked."""
-    make = lambda edges: lambda M, c, root: _circle(order(root)) if M == 300 else edges(M, c, root)  # noqa: E731
-    return patched(masks, "mask_edges", make)
-
-
-def blocks(root):
-    """Only machines whose numbers are close change places."""
-    return np.random.default_rng(list(root)).permuted(np.arange(300).reshape(-1, 50), axis=1).ravel()
-
-
 MASKS = [
     (masks_in(lambda t: 1), {}, "1 rounds apart"),
     (masks_in(lambda t: (t + 1) // 2), {}, "1 rounds apart"),
@@ -246,22 +226,10 @@ MASKS = [
     (edited_masks(overlapping_chunks), {}, "used before"),
     (patched(masks, "add_masks", a_repeated_edge), {}, "used before"),
     (edited_masks(lambda own, t, of: own * (t < 2**24 or of.peers[0] != 0)), {}, "in round 16,777,216"),
-    (circle_of(lambda root: np.arange(300)), {}, "neighbours are not random"),
-    (circle_of(blocks), {}, "neighbours are not random"),
-    (circle_of(lambda root: np.random.default_rng(0).permutation(300)), {}, "neighbours are not random"),
 ]  # fmt: skip
 
 
 # Draws that can be predicted, or are others than claimed.
-
-
-def changed_key(change):
-    """Let the sampling key be what `change` makes of the keys of a run."""
-
-    def make(draw):
-        return classmethod(lambda cls, *of: change(draw.__func__(cls, *of)))
-
-    return lambda monkeypatch: monkeypatch.setattr(RunKeys, "create", make(RunKeys.__dict__["create"]))
 
 
 def changed_draws(machine_of, round_of):
@@ -289,13 +257,6 @@ def both_draws(make):
     return break_it
 
 
-def same_sampling_root(derive):
-    def flawed(root, purpose, context=""):
-        return derive(bytes(32) if purpose == "sampling" else root, purpose, context)
-
-    return flawed
-
-
 more_than_claimed = both_draws(
     lambda independently, uniformly: (
         lambda *of: independently(*of[:-1], of[-1] // 3 * 4),
@@ -304,22 +265,11 @@ more_than_claimed = both_draws(
 )
 
 DRAWS = [
-    (changed_key(lambda keys: replace(keys, batching=bytes(32))), "different secrets"),
-    (changed_key(lambda keys: replace(keys, batching=keys.noise.tobytes())), "not different from each other"),
-    (patched(plan_module, "derive_key", same_sampling_root), "different secrets"),
-    (patched(plan_module, "derive_key", lambda derive: lambda root, *of: derive(root[:16], *of)), "secrets"),
-    (lambda monkeypatch: monkeypatch.setattr(plan_module.os, "urandom", bytes), "share their secret"),
-    (
-        patched(simulation, "make_sample_reader", lambda make: lambda *of: make(*of[:-1], bytes(32))),
-        "another key",
-    ),
     (patched(subsampling, "key_to_uint32", lambda _: lambda key: np.zeros(8, np.uint32)), "more often"),
     (changed_draws(lambda i: i, lambda t: 1), "are not independent"),
     (changed_draws(lambda i: i, lambda t: 2 if t == 4 else t), "are not independent"),
     (changed_draws(lambda i: 0, lambda t: t), "are not independent"),
     (more_than_claimed, "more often than claimed"),
-    (changed_draws(lambda i: i & 0xFFFF, lambda t: t), "batches of random samples"),
-    (changed_draws(lambda i: i, lambda t: t & 0xFFFF), "batches of random samples"),
 ]  # fmt: skip
 
 

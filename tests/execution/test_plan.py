@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.sources.population import Population
 from mu2mpi.execution.plan import RunKeys, complete_experiment, resolve_plan
+from mu2mpi.execution.simulation import Simulation
+from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.privacy.noise.noise_stream import root_key
 
 SOURCE = random_source(1, 120, 4, 3)
@@ -178,3 +181,25 @@ def test_the_same_seed_does_not_give_the_same_noise_to_different_experiments():
     assert len(keys) == 8
     for unsent in ({"delta": 1e-6}, {"evaluations": 3}, {"method": "mu2-sgd", "preset": "practical"}):
         assert RunKeys.noise_key(root, experiment.replace(**unsent)) in keys
+
+
+def test_keys_differ_by_secret_and_purpose():
+    experiment, root = Experiment(machines=3, rounds=8, method="dp-sgd", server="trusted"), root_key(1)
+    # Each secret differs from the first in one byte.
+    flips = [(int.from_bytes(root) ^ (1 << 8 * k)).to_bytes(32) for k in range(32)]
+    keys = [RunKeys.create(experiment, Communicator(), secret) for secret in (root, *flips)]
+    distinct = {own for run in keys for own in (run.noise.tobytes(), run.partition, run.batching)}
+    assert len(distinct) == 3 * len(keys)
+    for seeds in ((None, None), (0, 1)):
+        runs = [RunKeys.create(experiment.replace(seed=seed), Communicator()) for seed in seeds]
+        assert len({run.root for run in runs}) == len({run.batching for run in runs}) == 2
+
+
+def test_a_run_draws_its_samples_with_its_own_key():
+    settings = {"method": "dp-sgd", "server": "trusted", "machines": 3, "rounds": 8, "rho": math.inf}
+    simulation = Simulation(resolve_plan(Experiment(**settings), SOURCE, 1), Communicator())
+    keys, plan = simulation.run_keys, simulation.plan
+    read = make_sample_reader(
+        plan.source, plan.constants, keys.partition, range(3), plan.partition, keys.batching
+    )
+    np.testing.assert_array_equal(simulation.machines.samples.features, read(1).features)

@@ -1,6 +1,7 @@
 """Masks against ChaCha20 and circles in plain Python: they cancel, hide each message, and hold together."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -138,3 +139,14 @@ def test_neighbours_are_on_a_circle_and_hold_together_whoever_does_not_collude(f
     assert np.all(degrees == min(2 * mask_neighbours_per_side(machines, colluders), machines - 1))
     known = set(np.random.default_rng(list(root)).choice(machines, colluders, replace=False).tolist())
     assert is_connected(set(range(machines)) - known, pairs.tolist())
+
+
+def test_neighbours_are_random():
+    """Rings of different runs share as few pairs with each other, and with the order, as random ones do."""
+    machines = 300
+    rings = [mask_edges(machines, 30, bytes([k]) * 32) for k in range(3)]
+    steps = range(1, mask_neighbours_per_side(machines, 30) + 1)
+    rings.append(np.sort([(i, (i + step) % machines) for i in range(machines) for step in steps]))
+    for one, other in combinations([{*map(tuple, pairs.tolist())} for pairs in rings], 2):
+        expected = len(one) * len(other) / math.comb(machines, 2)
+        assert len(one & other) < expected + 6 * math.sqrt(expected)

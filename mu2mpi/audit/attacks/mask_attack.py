@@ -28,8 +28,6 @@ TESTED_ROUNDS = [*range(1, 65), *(t for t in BOUNDARY_INDICES if t > 64)]
 LONG_MESSAGE_TEST_MACHINES = 3  # machines of the runs with long messages in all of `TESTED_ROUNDS`
 SHORT_MESSAGE_TEST_PIXELS = 75  # features of the short messages, of three chunks, of runs with more machines
 MAX_MACHINE_GROUPS = 128  # random groups, where there are more than twice as many
-MASK_RING_SIZE = 300  # machines of the runs whose neighbours are compared
-MASK_RING_COLLUDERS = 30  # colluders of these runs
 
 
 class MachineGroup(NamedTuple):
@@ -59,12 +57,10 @@ def run_attack(context: AttackContext) -> Finding:
         groups = list(machine_groups(count, known, context.root_key))
         # Each half-byte is tested in each chunk and in differences.
         tests = 16 * max(1, len(groups)) * (constants.problem.d // CHUNK_WORDS + MAX_ROUND_LAG)
-        threshold = math.log(tests * (len(sizes) + 1) / context.error_probability)
+        threshold = math.log(tests * len(sizes) / context.error_probability)
         faults, evidence = _mask_faults(constants, key, rounds, groups, threshold)
         refutations += faults
         n_groups, highest = n_groups + len(groups), max(highest, evidence)
-    if _mask_neighbour_evidence(context.root_key) > math.log((len(sizes) + 1) / context.error_probability):
-        refutations.append("mask neighbours are not random: they are consecutive, or the same in two runs")
     summary = (
         f"Masks of real messages in {len(TESTED_ROUNDS)} rounds below 2^32: {n_groups} groups of machines; "
         f"log evidence of bytes that are not uniform {highest:.3g}, where more than {threshold:.3g} refutes."
@@ -145,18 +141,3 @@ def _shared_masks(pair_masks: masks.Masks, constants: RunConstants, rounds: list
         pair_masks.add(flat, t)
         rows.append(mask.ravel())
     return np.array(rows)
-
-
-def _mask_neighbour_evidence(root_key: bytes) -> float:
-    """Return evidence by Chernoff's bound that mask neighbours coincide more often than in random rings."""
-    keys = [derive_key(root_key, "noise", f"circle {n}") for n in range(2)]
-    rings = [masks.mask_edges(MASK_RING_SIZE, MASK_RING_COLLUDERS, key) for key in keys]
-    steps = range(1, masks.mask_neighbours_per_side(MASK_RING_SIZE, MASK_RING_COLLUDERS) + 1)
-    in_order = np.sort([(i, (i + step) % MASK_RING_SIZE) for i in range(MASK_RING_SIZE) for step in steps])
-    graphs = [set(map(tuple, pairs.tolist())) for pairs in (in_order, *rings)]
-    evidence, pairs = 0.0, math.comb(MASK_RING_SIZE, 2)
-    for first, second in combinations(graphs, 2):
-        common, expected = len(first & second), len(first) * len(second) / pairs
-        if common > expected:
-            evidence = max(evidence, common * math.log(common / expected) - common + expected - math.log(3))
-    return evidence

@@ -1,30 +1,23 @@
-"""Attack on random subsampling: secrecy of its keys, inclusion frequencies, and independence of batches."""
+"""Attack on random subsampling: inclusion frequencies, and independence of batches."""
 
 import math
 
 import numpy as np
 
 from mu2mpi.audit.adversary_view import AttackContext, Finding
-from mu2mpi.audit.canaries import BOUNDARY_INDICES, CLIPPED_CASE, Canaries, CanarySource
+from mu2mpi.audit.canaries import CLIPPED_CASE, Canaries
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.execution.plan import RunKeys, resolve_plan
-from mu2mpi.execution.simulation import Simulation
-from mu2mpi.federation.batching import Batching, PoissonBatches, ReplacementBatches
+from mu2mpi.execution.plan import RunKeys
+from mu2mpi.federation.batching import PoissonBatches
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.privacy.noise.noise_stream import derive_key
 
 MAX_KEY_TEST_RUNS = 1000  # runs with a key each
 MIN_KEY_TEST_RUNS = 32  # runs where counts need too much memory for more
 MAX_TESTED_MACHINE_ROUNDS = 48
 MAX_INCLUSION_ELEMENTS = 1 << 23  # runs times machine-rounds times samples
-# Batching by random subsampling with so much entropy that no two batches coincide
-HIGH_ENTROPY_BATCHINGS: dict[str, Batching] = {
-    "poisson": PoissonBatches(samples_per_machine=256, rounds=1, max_batch_size=256, probability=0.5),
-    "replacement": ReplacementBatches(samples_per_machine=2**35, max_batch_size=4, rounds=1),
-}
 
 
 def attack_applies(constants: RunConstants) -> bool:
@@ -33,11 +26,10 @@ def attack_applies(constants: RunConstants) -> bool:
 
 
 def run_attack(context: AttackContext) -> Finding:
-    """Test the keys and batches of subsampling, inclusion frequencies and pairs of machine-rounds."""
+    """Test the inclusion frequencies of samples, and pairs of machine-rounds."""
     canaries = Canaries(context.constants, CLIPPED_CASE, derive_key(context.root_key, "dealing"))
     root_key, batching = derive_key(context.root_key, "draws"), context.constants.batching
-    refutations, alarms = _run_key_faults(context.experiment, root_key), list[str]()
-    refutations += _batch_faults(batching.subsampling, root_key)
+    refutations, alarms = list[str](), list[str]()
     counts = _inclusion_counts(canaries, context.experiment, root_key)
     runs, machine_rounds, samples = counts.shape
     # Each of the trials selects a given sample with probability p.
@@ -71,48 +63,6 @@ def run_attack(context: AttackContext) -> Finding:
     return Finding(summary, tuple(refutations), tuple(alarms))
 
 
-def _run_key_faults(experiment: Experiment, root_key: bytes) -> list[str]:
-    """Describe run keys that are equal for different secrets, purposes or runs."""
-    faults = []
-    # Each secret differs from the first in one byte.
-    flips = (int.from_bytes(root_key) ^ (1 << 8 * k) for k in range(len(root_key)))
-    secrets = [root_key, *(flip.to_bytes(len(root_key)) for flip in flips)]
-    run_keys = [_create_run_keys(experiment, secret) for secret in secrets]
-    noises = {b"" if keys.noise is None else keys.noise.tobytes() for keys in run_keys}
-    uses = [{keys.partition for keys in run_keys}, {keys.batching for keys in run_keys}, noises]
-    if min(map(len, uses)) < len(run_keys):
-        faults.append("a key is the same in runs with different secrets")
-    if len(set.union(*uses)) < sum(map(len, uses)):
-        faults.append("keys for noise, subsampling and partition are not different from each other")
-    for seeds in ((None, None), (0, 1)):
-        if len({_create_run_keys(experiment.replace(seed=seed)).root for seed in seeds}) == 1:
-            faults.append("runs without a common seed share their secret")
-    settings = {"method": experiment.method, "server": experiment.server, "machines": 3, "rounds": 8}
-    # Without noise, no accountant runs.
-    plan = resolve_plan(Experiment.from_settings(settings | {"rho": math.inf}), CanarySource(1200, 1200), 1)
-    simulation, hosted_machines = Simulation(plan, Communicator()), range(3)
-    keys, data = simulation.run_keys, (plan.source, plan.constants)
-    reader = make_sample_reader(*data, keys.partition, hosted_machines, plan.partition, keys.batching)
-    if not np.array_equal(simulation.machines.samples.labels, reader(1).labels):
-        faults.append("a run subsamples with another key than its secret one")
-    return faults
-
-
-def _batch_faults(subsampling: str, root_key: bytes) -> list[str]:
-    """Return a description of equal batches in different machine-rounds, up to machine and round 2^32."""
-    if (batching := HIGH_ENTROPY_BATCHINGS.get(subsampling)) is None:
-        return []
-    pairs = [(i, t) for i in BOUNDARY_INDICES for t in BOUNDARY_INDICES[1:]]
-    indices, sizes = batching.batches(root_key, *np.array(pairs).T)
-    batches = np.split(indices, np.cumsum(sizes)[:-1])
-    repeated = len(pairs) - len({batch.tobytes() for batch in batches})
-    return [f"{repeated:,} batches of random samples were used before"] * (repeated > 0)
-
-
-def _create_run_keys(experiment: Experiment, root_key: bytes | None = None) -> RunKeys:
-    return RunKeys.create(experiment, Communicator(), root_key)
-
-
 def _inclusion_counts(canaries: Canaries, experiment: Experiment, root_key: bytes) -> FloatArray:
     """Count the inclusions of each sample in batches; shape (runs, machine-rounds, samples)."""
     by_machine = enumerate(canaries.participation_rounds)
@@ -126,7 +76,8 @@ def _inclusion_counts(canaries: Canaries, experiment: Experiment, root_key: byte
     counts = np.empty((runs, len(present), samples))
     hosted_machines = range(canaries.constants.problem.machines)
     for run in range(runs):
-        batch_key = _create_run_keys(experiment, derive_key(root_key, "draws", str(run))).batching
+        run_key = derive_key(root_key, "draws", str(run))
+        batch_key = RunKeys.create(experiment, Communicator(), run_key).batching
         counts[run] = canaries.inclusion_counts(hosted_machines, batch_key)[machine_rounds]
     return counts
 
