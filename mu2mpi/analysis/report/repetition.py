@@ -12,18 +12,18 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.toml import parse_toml
 from mu2mpi.results.reader import RunSummary
 
-SettingRows = frozenset[frozenset[tuple[str, Any]]]  # settings of each run: pairs of name and value
-
 
 def repeat_config(runs: Sequence[RunSummary]) -> str:
     """Return TOML of an experiment or sweep that repeats runs, with parts if they form no single grid."""
     rows = [_repeating_settings(run) for run in runs]
     names = dict.fromkeys(name for row in rows for name in row)
-    grids = _split_into_grids(names, frozenset(frozenset(row.items()) for row in rows))
+    grids: list[dict[str, Any]] = [
+        {name: values if values[1:] else values[0] for name, values in grid.items()}
+        for grid in _merge_into_grids(names, rows)
+    ]
     first = grids[0].items()
-    common = {name for name, value in first if all(grid.get(name) == value for grid in grids)}
-    settings: dict[str, Any] = {name: grids[0][name] for name in names if name in common}
-    parts = [{name: grid[name] for name in names if name in grid.keys() - common} for grid in grids]
+    settings = {name: value for name, value in first if all(grid.get(name) == value for grid in grids)}
+    parts = [{name: value for name, value in grid.items() if name not in settings} for grid in grids]
     text = tomli_w.dumps(settings | ({"part": parts} if parts[1:] else {})).strip()
     # Each list on one line.
     return text.replace("[\n    ", "[").replace(",\n    ", ", ").replace(",\n]", "]")
@@ -42,37 +42,15 @@ def _repeating_settings(run: RunSummary) -> dict[str, Any]:
     return settings
 
 
-def _split_into_grids(names: Iterable[str], rows: SettingRows) -> list[dict[str, Any]]:
-    """Return few grids, of single values and lists by name, whose combinations are the given rows."""
-    grid, rows = _factor_out(names, rows)
-    if rows == {frozenset()}:  # no settings are left
-        return [grid]
-    groupings = [_group_by_rest(name, rows) for name in sorted({name for row in rows for name, _ in row})]
-    # The setting with which most of the others become factors.
-    groups = min(groupings, key=lambda groups: sum(len(_factor_out(names, rest)[1]) for _, rest in groups))
-    return [grid | own | other for own, rest in groups for other in _split_into_grids(names, rest)]
-
-
-def _factor_out(names: Iterable[str], rows: SettingRows) -> tuple[dict[str, Any], SettingRows]:
-    """Return a grid of the settings that combine with all other settings, and the rows of the others."""
-    factors: dict[str, Any] = {}
+def _merge_into_grids(names: Iterable[str], rows: Iterable[dict[str, Any]]) -> list[dict[str, list[Any]]]:
+    """Merge rows that differ in one setting alone into a grid with the list of its values, name by name."""
+    grids = [{name: [value] for name, value in row.items()} for row in rows]
     for name in names:
-        (own, rest), *others = _group_by_rest(name, rows)
-        if own and not others:
-            factors, rows = factors | own, rest
-    return factors, rows
-
-
-def _group_by_rest(name: str, rows: SettingRows) -> list[tuple[dict[str, Any], SettingRows]]:
-    """Return pairs of values of a setting ({} if unset) and the other settings that they combine with."""
-    rests: dict[Any, set[frozenset[tuple[str, Any]]]] = {}
-    for row in rows:
-        value = dict(row).get(name)
-        rests.setdefault(value, set()).add(row - {(name, value)})
-    values_by_rest: dict[Any, list[Any]] = {}
-    for value in sorted(rests, key=lambda value: sort_key((value,))):
-        values_by_rest.setdefault((value is None, frozenset(rests[value])), []).append(value)
-    return [
-        ({} if is_unset else {name: values if values[1:] else values[0]}, rest)
-        for (is_unset, rest), values in values_by_rest.items()
-    ]
+        merged: dict[Any, dict[str, list[Any]]] = {}
+        for grid in grids:
+            others = frozenset((other, *values) for other, values in grid.items() if other != name)
+            own = merged.setdefault((name in grid, others), grid)
+            if name in grid:
+                own[name] = sorted({*own[name], *grid[name]}, key=lambda value: sort_key((value,)))
+        grids = list(merged.values())
+    return grids
