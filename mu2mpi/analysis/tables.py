@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,22 +19,12 @@ TableFormat = Literal["text", "csv", "markdown", "latex"]
 _LATEX_ESCAPES = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
     "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
-    "<": r"$<$", ">": r"$>$", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "²": "$^2$", "·": r"$\cdot$",
-})  # fmt: skip
-_MATH_SYMBOLS = str.maketrans({
-    "ρ": r"\rho", "ε": r"\varepsilon", "δ": r"\delta", "λ": r"\lambda", "η": r"\eta", "μ": r"\mu",
-    "∞": r"\infty", ",": "{,}", "²": "^2",
+    "<": r"$<$", ">": r"$>$", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "·": r"$\cdot$", "∞": r"$\infty$",
+    "ρ": r"$\rho$", "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$", "η": r"$\eta$", "μ": r"$\mu$",
+    **{superscript: f"$^{digit}$" for superscript, digit in zip("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789", strict=True)},
 })  # fmt: skip
 # Text that a spreadsheet takes for a formula, unlike signed numbers
 _FORMULA_CELL = re.compile(r"[=@\t\r]|[+-](?!(?:\d*\.?\d+(?:e[-+]?\d+)?|inf|nan)$)", re.IGNORECASE)
-_SUPERSCRIPT_DIGITS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
-_SYMBOL_PATTERN = r"(?<![\w$\\])(?:[MTDCKS]|c/M|c|n|[ρεδλη])(?![\w/'-])"
-_NUMBER_PATTERN = r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
-# Text set as mathematics, in a group: the paper's symbols, with their values, and powers of ten
-_FORMULA_PATTERN = re.compile(
-    rf"({_SYMBOL_PATTERN} = (?:{_NUMBER_PATTERN}|∞|[A-Z]\b)|(?<!\w)(?:[MTDCKS]|c/M|[ρεδλη])(?![\w/'])|"
-    rf"10[{_SUPERSCRIPT_DIGITS}]+|(?<![\w.])[\d.]+e[-+]?\d+|μ²|[μρεδλη∞])"
-)
 
 
 @dataclass(frozen=True)
@@ -133,22 +122,23 @@ def _format_caption(style: TableStyle, title: str, table_number: int) -> str:
 
 
 def _render_csv(sections: Sequence[TableSection]) -> str:
-    layout, lines = sections[0].layout, []
-    aggregates = [aggregate for section in sections for aggregate in section.aggregates.values()]
-    all_settings = [section.settings for section in sections] + [a.settings for a in aggregates]
-    names = list(dict.fromkeys(name for settings in all_settings for name in settings))
-    statistics = {name: ("mean", "sd", *["paper"] * (name in PAPER_MEASUREMENTS)) for name in layout.values}
-    value_headers = [f"{name}_{column}" for name, columns in statistics.items() for column in columns]
-    header = [*names, *layout.axes, "seeds", *value_headers]
+    lines = []
     for section in sections:
         for (row, column), aggregate in section.aggregates.items():
-            shared = map((section.settings | aggregate.settings).get, names)
-            settings = ["" if value is None else format_value(value) for value in (*shared, *row, *column)]
-            estimates = [(*aggregate.values[n], aggregate.paper_values.get(n, math.nan)) for n in statistics]
-            numbers = (x for e, n in zip(estimates, statistics, strict=True) for x in e[: len(statistics[n])])
-            texts = ("" if math.isnan(number) else repr(number) for number in numbers)
-            lines.append([*settings, str(aggregate.seeds), *texts])
-    return csv_table(header, lines)
+            axes = zip(section.layout.axes, row + column, strict=True)
+            line = section.settings | aggregate.settings | dict(axes) | {"seeds": aggregate.seeds}
+            for name, (mean, std) in aggregate.values.items():
+                line |= {f"{name}_mean": mean, f"{name}_sd": std}
+                if name in PAPER_MEASUREMENTS:
+                    line[f"{name}_paper"] = aggregate.paper_values.get(name)
+            lines.append(line)
+    names = list(dict.fromkeys(name for line in lines for name in line))
+    return csv_table(names, [[_format_csv_value(line.get(name)) for name in names] for line in lines])
+
+
+def _format_csv_value(value: object) -> str:
+    """Format a setting or number at full precision; empty for None and NaN."""
+    return "" if value is None or value != value else format_value(value)
 
 
 def _escape_markdown(text: str) -> str:
@@ -157,18 +147,9 @@ def _escape_markdown(text: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Escape text for LaTeX, with the paper's symbols and their values as mathematics."""
-    pieces = enumerate(_FORMULA_PATTERN.split(text))  # Every second piece is a formula.
-    return "".join(f"${_format_formula(s)}$" if k % 2 else s.translate(_LATEX_ESCAPES) for k, s in pieces)
-
-
-def _format_formula(text: str) -> str:
-    if re.fullmatch(f"10[{_SUPERSCRIPT_DIGITS}]+", text):
-        return f"10^{{{text[2:].translate(str.maketrans(_SUPERSCRIPT_DIGITS, '-0123456789'))}}}"
-    text = re.sub(r"([\d.]+)e([-+]?\d+)", lambda m: rf"{m[1]} \cdot 10^{{{int(m[2])}}}", text)
-    text = re.sub(r"(?<![\d.])1 \\cdot ", "", text)
-    return text.translate(_MATH_SYMBOLS)
+    """Escape text for LaTeX, with Greek letters and superscripts as mathematics."""
+    return text.translate(_LATEX_ESCAPES)
 
 
 def _format_entry(entry: TableEntry) -> str:
-    return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", text.translate(_LATEX_ESCAPES)))
+    return entry.text(r"\textbf{{{}}}", lambda text: re.sub("^-", "$-$", escape_latex(text)))

@@ -76,12 +76,12 @@ def test_csv_has_full_precision_and_lines_of_every_format_have_equal_lengths():
 @pytest.mark.parametrize(
     ("text", "latex"),
     [
-        ("M = 1, T = 60,000", "$M = 1$, $T = 60{,}000$"),
-        ("ε = 0.5, δ = 1e-05.", r"$\varepsilon = 0.5$, $\delta = 10^{-5}$."),
-        ("δ = 2.5e-05", r"$\delta = 2.5 \cdot 10^{-5}$"),
-        ("μ²-SGD with C = S", r"$\mu^2$-SGD with $C = S$"),
+        ("M = 1, T = 60,000", "M = 1, T = 60,000"),
+        ("ε = 0.5, δ = 1e-05.", r"$\varepsilon$ = 0.5, $\delta$ = 1e-05."),
+        ("ρ = ∞", r"$\rho$ = $\infty$"),
+        ("μ²-SGD with C = S", r"$\mu$$^2$-SGD with C = S"),
         ("rho_file & 50 % of A{2}\\", r"rho\_file \& 50 \% of A\{2\}\textbackslash{}"),
-        ("loss (10⁻⁵)", "loss ($10^{-5}$)"),
+        ("loss (10⁻⁵)", "loss (10$^-$$^5$)"),
         ("DP-SGD, STORM", "DP-SGD, STORM"),
     ],
 )
