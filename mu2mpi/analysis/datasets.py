@@ -2,9 +2,8 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations, count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,29 +27,14 @@ MAX_XARRAY_ELEMENTS = 50_000_000  # Largest size of an array (400 MB)
 COORDINATE_NAMES = {"method": "algorithm"}
 
 
-def build_xarray(
-    runs: Sequence[RunSummary],
-    include_history: bool,
-    transform: "Callable[[xarray.Dataset], xarray.Dataset]" = lambda dataset: dataset,
-) -> "xarray.Dataset | xarray.DataTree":
-    """Return runs as an xarray dataset, or as a tree with one per data set, each changed by `transform`."""
-    kept, notes = setting_labels.drop_repeated_runs(runs)
+def build_xarray(runs: Sequence[RunSummary], include_history: bool) -> "xarray.Dataset":
+    """Return runs on one data set as an xarray dataset over the settings that vary; repeats count once."""
+    runs, notes = setting_labels.drop_repeated_runs(runs)
     for note in notes:
         warnings.warn(note, stacklevel=3)
-    by_data: dict[Any, list[RunSummary]] = {}
-    for run in kept:
-        by_data.setdefault(run.experiment.data, []).append(run)
-    datasets = [transform(_build_dataset(subset, include_history)) for subset in by_data.values()]
-    if len(datasets) == 1:
-        return datasets[0]
-    short = [Path(data).name for data in by_data]
-    names = short if len({*short}) == len(short) else [data.replace("/", "|") for data in by_data]
-    tree: xarray.DataTree = import_extra("xarray").DataTree.from_dict(dict(zip(names, datasets, strict=True)))
-    return tree
-
-
-def _build_dataset(runs: Sequence[RunSummary], include_history: bool) -> "xarray.Dataset":
-    """Return distinct runs on the same data as one xarray dataset over the settings that vary."""
+    if len(data_sets := sorted({run.experiment.data for run in runs})) > 1:
+        problem = f"runs on {', '.join(data_sets)} have no common axes"
+        raise setting_labels.selection_error(problem, "data")
     pandas = import_extra("pandas")
     own_rows, all_rows = [run.independent_settings for run in runs], [run.settings for run in runs]
     axes = setting_labels.varying_settings(runs)

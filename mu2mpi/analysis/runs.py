@@ -193,26 +193,24 @@ class Runs(Sequence[Result]):
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
         return frame
 
-    def to_xarray(self, history: bool = True) -> "xarray.Dataset | xarray.DataTree":
+    def to_xarray(self, history: bool = True) -> "xarray.Dataset":
         """Return runs as an xarray dataset over the settings that vary, the seed and the round.
 
         Settings that these determine, as machines may determine rounds, are coordinates along them; common
         settings are attributes. Variables are the columns of the history (if requested) along ``round``, and
         of `to_dataframe`, named as ``final_test_loss`` if the history has the same column.
 
-        Runs on several data sets make a DataTree with a dataset for each. Repeats of a run count once.
+        Repeats of a run count once. Raises InputError for runs on several data sets.
         """
         return build_xarray(self.summaries, history)
 
-    def over_seeds(
-        self, confidence: float = 0.95, history: bool = True
-    ) -> "xarray.Dataset | xarray.DataTree":
+    def over_seeds(self, confidence: float = 0.95, history: bool = True) -> "xarray.Dataset":
         """Return statistics of runs over seeds as an xarray dataset like `to_xarray`.
 
         These are ``mean``, ``deviation`` (sample standard deviation), ``low`` and ``high`` (ends of Student's
         confidence interval of the mean), and ``seeds`` (number of runs).
         """
-        return build_xarray(self.summaries, history, lambda dataset: seed_statistics(dataset, confidence))
+        return seed_statistics(build_xarray(self.summaries, history), confidence)
 
     def plot(self, kind: str, x_axis: str | None = None, *, ax: Any = None, **options: Any) -> Any:
         """Return a figure by its name in ``mu2mpi plot --help``, such as ``"history"``.

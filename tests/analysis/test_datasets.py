@@ -108,13 +108,10 @@ def test_intervals_are_those_of_student(runs, ragged, confidence):
         ragged.over_seeds(95)
 
 
-def test_data_sets_are_branches_of_a_tree():
-    known = rate_runs(seeds=2)
-    drawn = [comparison_run(size, seed) for size in (1000, 4000) for seed in (1, 2)]
-    for make in (Runs.to_xarray, Runs.over_seeds):
-        tree = make(Runs([*known, *drawn]), history=False)
-        for name, members in (("population", known), ("synthetic", drawn)):
-            assert tree[name].to_dataset().identical(make(Runs(members), history=False))
+def test_several_data_sets_are_refused():
+    runs = Runs([*rate_runs(seeds=1), comparison_run(1000, 1)])
+    with pytest.raises(InputError, match=r"population, synthetic .* --where data="):
+        runs.to_xarray(history=False)
 
 
 def test_what_would_not_fit_is_refused(monkeypatch):
