@@ -275,34 +275,6 @@ def test_coefficients_are_the_rows_of_x(runs, tmp_path):
     assert get_figure("coefficients").is_in_report(table.summaries)
 
 
-def test_partition_shows_the_shares_of_classes(tmp_path):
-    for partition in ("iid", "labels:1"):
-        experiment = Experiment(machines=5, rounds=9, seed=1, partition=partition)
-        mu2mpi.run(experiment, output=tmp_path / f"{partition[0]}.h5")
-    panels = draw_figure("partition", mu2mpi.load(tmp_path).summaries).axes[:2]
-    for panel, name in zip(panels, "il", strict=True):
-        counts = read_result(tmp_path / f"{name}.h5").class_counts
-        np.testing.assert_allclose(panel.get_images()[0].get_array(), counts / 9)
-
-
-def test_machines_are_drawn_from_the_least_to_the_most(tmp_path, runs):
-    settings = {"data": "synthetic", "machines": 5, "rounds": 9, "seed": 1, "participation": "uniform:2"}
-    drawn = {"method": "noisy-minibatch-sgd", "batch": 60, "epsilon": 1.0}
-    for private, of in (("rho", {}), ("epsilon", drawn)):
-        mu2mpi.run(Experiment(**settings, **of), output=tmp_path / f"{private}.h5")
-        run = read_summary(tmp_path / f"{private}.h5")
-        accounts = read_result(run.path).accounts
-        above, below = draw_figure("machines", [*runs, run]).axes
-        samples, rounds = (line.get_ydata() for line in above.get_lines())
-        np.testing.assert_array_equal(samples, np.sort(accounts.samples))
-        np.testing.assert_array_equal(rounds, np.sort(accounts.rounds))
-        np.testing.assert_array_equal(below.get_lines()[-1].get_ydata(), np.sort(getattr(accounts, private)))
-        names = [int(text) for text in ticks(below)]
-        assert accounts.rounds[names].tolist() == rounds.tolist()
-    with pytest.raises(InputError):
-        draw_figure("machines", runs)
-
-
 def test_scaling_has_medians_and_efficiencies_of_strong_and_weak_series():
     repeats = [
         on_ranks(p, 8, elapsed=(1.0 + luck) / p + 0.02 * p) for luck in (0.3, 0, -0.1) for p in (1, 2, 4, 8)
@@ -420,7 +392,7 @@ def test_no_such_figure_or_axis(runs, kind, x_axis):
 
 
 def test_a_report_leaves_out_what_is_private_or_says_nothing(runs):
-    never = {"partition", "coefficients", "participation", "trust", "comparison"}
+    never = {"coefficients", "participation", "trust", "comparison"}
     for members, absent in ((runs, never), (runs[:2], never | {"tradeoff"})):
         figures = map(get_figure, known_names("figures"))
         assert {figure.name for figure in figures if not figure.is_in_report(members)} == absent

@@ -5,7 +5,6 @@ import html
 import re
 from dataclasses import replace
 
-import numpy as np
 import pandas
 import pytest
 from helpers.figure_cases import each
@@ -16,7 +15,7 @@ from matplotlib.text import Text
 import mu2mpi
 from mu2mpi.analysis.aggregation import TableLayout
 from mu2mpi.analysis.figures import FigureOptions, draw_figure, render_figure
-from mu2mpi.analysis.figures.figure import MAX_DRAWN_MACHINES, Figure
+from mu2mpi.analysis.figures.figure import Figure
 from mu2mpi.analysis.setting_labels import Labels
 from mu2mpi.analysis.tables import TableStyle, build_table, csv_table
 from mu2mpi.cli import main
@@ -24,7 +23,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import read_result, read_summary
-from mu2mpi.results.writer import write_result
 
 CLASSES = "$10-$20", "=1+1", "^$20{+$", r"\foo_{1}", "_a"
 COLUMNS = r"x$\frac$", "y_{$"
@@ -52,12 +50,12 @@ def drawn(canvas):
     return {text.get_text() for text in texts}
 
 
-@pytest.mark.parametrize("kind", ["coefficients", "partition", "history"])
+@pytest.mark.parametrize("kind", ["coefficients", "history"])
 def test_names_are_drawn_as_they_are(path, kind, tmp_path):
     style = tmp_path / "tex.mplstyle"
     style.write_text("text.usetex: True\ntext.parse_math: True\n")
     runs = [read_summary(path)]
-    names = {"coefficients": {*CLASSES, *COLUMNS}, "partition": {*CLASSES}}.get(kind, set())
+    names = {*CLASSES, *COLUMNS} if kind == "coefficients" else set()
     for options in (FigureOptions(title="$10 to $20{", labels={"data": "^$^$"}), FigureOptions(style=style)):
         figure = draw_figure(kind, runs, options=options)
         assert names <= drawn(figure)
@@ -137,42 +135,6 @@ def test_a_figure_that_fails_is_a_line_of_the_report(path, tmp_path, monkeypatch
     assert main(["report", str(path), "-o", str(output)]) == 0
     assert "figure broken cannot be drawn (ZeroDivisionError: no <runs> at all)" in capsys.readouterr().err
     assert "figure broken cannot be drawn (ZeroDivisionError: no &lt;runs&gt; at all)" in output.read_text()
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory):
-    """Return the result of a run that has 200,000 machines, as far as files show."""
-    folder, machines = tmp_path_factory.mktemp("many"), 200_000
-    settings = {"data": "digits", "machines": 5, "rounds": 9, "seed": 1, "participation": "uniform:2"}
-    mu2mpi.run(Experiment(**settings), output=folder / "few.h5")
-    result = read_result(folder / "few.h5")
-    accounts, shares = result.accounts, np.random.default_rng(1).pareto(1.5, machines)
-    columns = {name: np.resize(getattr(accounts, name), machines) for name in type(accounts).columns()}
-    columns["samples"] = 1 + shares.astype(np.int64)
-    wide = replace(accounts, participation=None, **columns)
-    counts = np.random.default_rng(2).multinomial(5, [0.1] * 10, machines)
-    experiment = result.experiment.replace(machines=machines)
-    fields = {"experiment": experiment, "accounts": wide, "class_counts": counts}
-    write_result(replace(result, **fields), folder / "many.h5")
-    return folder / "many.h5"
-
-
-def test_many_machines_are_distributions(many, tmp_path, capsys):
-    runs, accounts = [read_summary(many)], read_result(many).accounts
-    above, below = draw_figure("machines", runs).axes
-    samples, rounds = (line.get_ydata() for line in above.get_lines())
-    assert len(samples) == len(rounds) == MAX_DRAWN_MACHINES + 1
-    for shown, values in ((samples, accounts.samples), (rounds, accounts.rounds)):
-        assert (shown[0], shown[50], shown[-1]) == (values.min(), np.median(values), values.max())
-    assert below.get_lines()[-1].get_ydata()[-1] == accounts.rho.max()
-    assert below.get_xlabel() == "200,000 machines (%), sorted by each quantity"
-    panel, bar = draw_figure("partition", runs).axes
-    shares = panel.get_images()[0].get_array()
-    np.testing.assert_allclose(shares.sum(axis=0), 1)
-    assert shares.shape[1] == 10
-    assert bar.get_ylabel() == "share of the machines"
-    assert main(["report", str(many), "-o", str(tmp_path / "a.html")]) == 0
-    assert (tmp_path / "a.html").stat().st_size < 2e6
 
 
 def test_the_working_directory_is_not_an_empty_path():

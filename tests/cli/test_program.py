@@ -311,8 +311,6 @@ def test_a_file_of_ones_own_from_end_to_end(capsys, tmp_path, monkeypatch):
     code, out, _ = invoke(capsys, "show", output)
     assert "0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in out
     assert invoke(capsys, "run", "--data", path, "--output", tmp_path / "b.h5")[0] == 2
-    code, _, err = invoke(capsys, "plot", "partition", output, "-o", tmp_path / "p.png")
-    assert code == 0, err
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 MIN_PANEL_WIDTH_INCHES = 1.6
 MAX_FIGURE_HEIGHT_INCHES = 4.0  # inches, unless panels would be less than their smallest height
 RUN_TITLE = ("data", "loss", "method", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
-MAX_DRAWN_MACHINES = 100  # machines that are drawn one by one; of more, their distribution
 MAX_TICK_NAME_CHARACTERS = 24  # characters of a name at a tick
 # Tick labels without an exponent, except for very large or small numbers
 TICK_FORMATTER = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
@@ -137,7 +136,8 @@ class Layout:
     ) -> None:
         self.options, self.title, self.has_error_bars = options, "", False
         self.legend: list[Any] = []
-        lines = -(-columns // max(1, int(options.width / MIN_PANEL_WIDTH_INCHES)))  # of the grid, for each row
+        fitting_panels = max(1, int(options.width / MIN_PANEL_WIDTH_INCHES))
+        lines = -(-columns // fitting_panels)  # of the grid, for each row
         self._min_height = min_height
         self._heights = np.repeat(np.broadcast_to(np.asarray(height, float), rows), lines)
         size = (options.width, self._heights.sum() + 0.4 * len(self._heights) + 2)
@@ -174,11 +174,6 @@ class Layout:
         bars = {"yerr": std if has_error_bars else None, "capsize": 2.5, "elinewidth": 0.9}
         container = panel.errorbar(x, y, **bars, **style)
         container.lines[0].set_label(container.get_label())
-
-    def add_colorbar(self, image: Any, label: str) -> None:
-        """Add a labelled colour bar for an image beside all panels."""
-        axes = [*(self.options.user_axes or self.panels.flat)]
-        axes[0].figure.colorbar(image, ax=axes, label=label, aspect=30)
 
     def finish(self) -> Canvas:
         """Add title and legend, fit all text to the figure, and return the matplotlib figure."""
