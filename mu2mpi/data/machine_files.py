@@ -78,11 +78,12 @@ def read_participation_trace(path: Path, machine_names: Sequence[str]) -> BoolAr
 def _read_machine_column(path: Path, candidate_columns: Sequence[str]) -> tuple[str, list[str], FloatArray]:
     """Name of the only candidate column of a data file, machine names, and the column's numbers."""
     file = open_data_file(path) if is_data_file(str(path)) else None
-    names = file and (file.array_names if OWNER_COLUMN in file.array_names else file.column_names)
+    names = file and file.column_names
     present = [name for name in candidate_columns if name in (names or [])]
     if not file or not names or OWNER_COLUMN not in names or len(present) != 1:
         columns = " or ".join(candidate_columns)
         raise InputError(f"{path} needs the column {OWNER_COLUMN} and one column {columns}")
-    reader = file.column_reader({OWNER_COLUMN: "names", present[0]: "numbers"})
-    owners, values = reader.columns([OWNER_COLUMN, present[0]], np.arange(reader.samples)).values()
+    arrays = file.columns({OWNER_COLUMN: "names", present[0]: "numbers"})
+    rows = np.arange(arrays[OWNER_COLUMN].shape[0])
+    owners, values = (file.column_values(name, rows, array[rows]) for name, array in arrays.items())
     return present[0], [*map(str, owners.to_integers_or_texts(set()))], values.to_numbers()

@@ -9,7 +9,7 @@ import tomli_w
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.column_values import parse_number
-from mu2mpi.data.formats.format import OWNER_COLUMN, open_data_file
+from mu2mpi.data.formats.format import open_data_file
 from mu2mpi.data.redaction import format_names, safe_text
 from mu2mpi.data.source import DataRequest, DataSource
 from mu2mpi.data.table_schema import COLUMN_TYPES
@@ -48,7 +48,7 @@ def schema_template(file_name: str) -> str | None:
     """
     file = open_data_file(Path(file_name).expanduser())
     names = file.column_names
-    if all(name.isdecimal() for name in {*names} - {"label", OWNER_COLUMN}):
+    if file.has_feature_matrix or all(map(str.isdecimal, names)):
         return None
     if file.has_header and any(parse_number(name) is not None for name in names):
         raise InputError(

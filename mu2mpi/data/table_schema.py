@@ -292,8 +292,8 @@ class EncodedTable(Table):
         self, file: DataFile, schema: Schema, invalid_values: InvalidValues, columns: Mapping[str, ValueType]
     ) -> None:
         file.decimal = schema.decimal or "."
-        self._reader, self._schema = file.column_reader(columns), schema
-        self.path, self.samples = file.path, self._reader.samples
+        self._file, self._schema, self._columns = file, schema, file.columns(columns)
+        self.path, self.samples = file.path, next(iter(self._columns.values())).shape[0]
         self._invalid_values, self.feature_dtype = invalid_values, np.dtype(np.float32)
         self.dimension, self.has_owners = len(schema.feature_names), schema.owner is not None
         self.has_header, self.feature_names = file.has_header, schema.feature_names
@@ -301,14 +301,18 @@ class EncodedTable(Table):
     def features(self, rows: IntArray) -> NDArray[np.float32]:
         """Return encoded features of given rows (ascending): shape (len(rows), dimension), float32."""
         features = np.empty((len(rows), self.dimension), self.feature_dtype)
-        start, declared = 0, self._schema.features
-        for name, column in self._reader.columns([*declared], rows).items():
-            width = len(declared[name].feature_names(name))
-            declared[name].encode(column, features[:, start : start + width], self._invalid_values)
+        start = 0
+        for name, declared in self._schema.features.items():
+            width = len(declared.feature_names(name))
+            column = self._column_values(name, rows)
+            declared.encode(column, features[:, start : start + width], self._invalid_values)
             start += width
         return features
 
     def column(self, role: ColumnRole, rows: IntArray) -> ColumnValues:
         """Unconverted labels or owners in given rows (ascending)."""
         name = str(self._schema.owner) if role == "owner" else self._schema.label[0]
-        return self._reader.columns([name], rows)[name]
+        return self._column_values(name, rows)
+
+    def _column_values(self, name: str, rows: IntArray) -> ColumnValues:
+        return self._file.column_values(name, rows, self._columns[name][rows])

@@ -71,10 +71,12 @@ def test_a_frame_with_a_schema_gives_the_bits_of_its_csv_file(tmp_path):
     assert found.experiment.settings().items() >= {"data": "memory", "schema": "memory"}.items()
 
 
-def test_columns_of_an_array_and_numbers_as_labels_have_a_schema():
+def test_columns_with_numbers_as_names_and_labels_have_a_schema():
     label = {"type": "label", "low": 0.0, "high": 4.0}
     schema = {"columns": {**{str(k): {**UNIT, "low": -3.0} for k in range(3)}, "label": label}}
-    source = opened((X, 4 * Y), schema=schema, loss="squared")
+    with pytest.raises(InputError, match="features without names"):
+        opened((X, 4 * Y), schema=schema, loss="squared")
+    source = opened((pd.DataFrame(X), 4 * Y), schema=schema, loss="squared")
     samples = source.read_training(np.arange(source.training_samples))
     assert source.label_range == (0.0, 4.0)
     assert set(samples.labels) == {-1.0, 1.0}
@@ -108,7 +110,7 @@ def test_columns_accepted_in_training_are_accepted_in_predictions():
         result = mu2mpi.run(SETTINGS, data=data)
         np.testing.assert_array_equal(result.predict(known), result.predict(X))
     schema = {"columns": {**dict.fromkeys("012", UNIT), "label": {"type": "label", "classes": [0, 1]}}}
-    result = mu2mpi.run(SETTINGS, data=(X, Y), schema=schema)
+    result = mu2mpi.run(SETTINGS, data=(numbered, Y), schema=schema)
     assert (result.predict(numbered) == result.predict(numbered.add_prefix("").astype(object))).all()
 
 

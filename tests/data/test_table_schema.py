@@ -77,46 +77,17 @@ def test_the_digest_is_of_what_was_made_of_the_file_and_of_the_schema(tmp_path, 
     assert opened(path, schema).digest != first
 
 
-@pytest.mark.parametrize("name", ["a.h5", "a.npz", "a.svm", "owners.h5"])
-def test_features_without_names_are_called_by_their_numbers(tmp_path, name):
-    random = np.random.default_rng(1)
-    X, y = random.integers(-8, 9, (ROWS, 3)) / 4, random.integers(0, 2, ROWS)
-    first, path = (1 if name == "a.svm" else 0), tmp_path / name
+@pytest.mark.parametrize("name", ["a.h5", "a.npz", "a.svm"])
+def test_features_without_names_have_no_schema(tmp_path, schema, name):
     if name == "a.h5":
-        with h5py.File(path, "w") as file:
-            file["X"], file["y"] = X, y
+        with h5py.File(tmp_path / name, "w") as file:
+            file["X"], file["y"] = np.zeros((9, 2)), np.zeros(9)
     elif name == "a.npz":
-        np.savez(path, X=X, y=y)
-    elif name == "a.svm":
-        lines = (
-            f"{k} " + " ".join(f"{j + 1}:{v}" for j, v in enumerate(x) if v)
-            for k, x in zip(y, X, strict=True)
-        )
-        path.write_text("\n".join(lines))
+        np.savez(tmp_path / name, X=np.zeros((9, 2)), y=np.zeros(9))
     else:
-        with h5py.File(path, "w") as file:
-            for k, part in enumerate(np.split(np.arange(ROWS), 3)):
-                file[f"machine/{k}/X"], file[f"machine/{k}/y"] = X[part], y[part]
-    ranges = [f'[columns.{first + j}]\ntype = "numeric"\nlow = -1\nhigh = 1\n' for j in range(2)]
-    ignored = f'[columns.{first + 2}]\ntype = "ignored"\n'
-    text = f'{"".join(ranges)}{ignored}[columns.label]\ntype = "label"\nclasses = [0, 1]\n'
-    owners = '[columns.machine]\ntype = "owner"\n' if name == "owners.h5" else ""
-    (tmp_path / "s.toml").write_text(text + owners)
-    source = opened(path, tmp_path / "s.toml")
-    features, labels = everything(source)
-    np.testing.assert_array_equal(features, np.clip(X[:, :2], -1, 1).astype(np.float32)[order()])
-    np.testing.assert_array_equal(labels, y[order()])
-    assert source.has_owners == (name == "owners.h5")
-    if source.has_owners:
-        np.testing.assert_array_equal(source.owner_sizes.sum(), 48)
-
-
-def test_a_sparse_file_may_lack_the_last_columns(tmp_path):
-    (tmp_path / "a.svm").write_text("1 1:0.5\n0 1:1\n")
-    declared = "".join(f'[columns.{k}]\ntype = "numeric"\nlow = 0\nhigh = 1\n' for k in range(1, 5))
-    (tmp_path / "s.toml").write_text(declared + '[columns.label]\ntype = "label"\nclasses = [0, 1]\n')
-    features, _ = everything(opened(tmp_path / "a.svm", tmp_path / "s.toml", test=0.5))
-    np.testing.assert_array_equal(np.sort(features, axis=0), [[0, -1, -1, -1], [1, -1, -1, -1]])
+        (tmp_path / name).write_text("1 1:0.5\n0 1:1\n")
+    with pytest.raises(InputError, match="features without names"):
+        opened(tmp_path / name, schema)
 
 
 # Against plain Python, one value at a time -----------------------------------------------------------------

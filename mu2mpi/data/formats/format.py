@@ -7,11 +7,10 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TextIO, TypeAlias
+from typing import Any, ClassVar, Literal, TextIO
 
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
@@ -36,8 +35,6 @@ GZIP_SIZE_BYTES = 4  # at the end of a gzip file
 ColumnRole = Literal["label", "owner"]
 # How values are read from text: as float64, unconverted, or as int64 if all are integers and else as text
 ValueType = Literal["numbers", "texts", "names"]
-# Callable(names, rows): values of columns in ascending rows, as numbers or objects (text or None)
-ReadColumns: TypeAlias = "Callable[[Sequence[str], IntArray], dict[str, NDArray[Any]]]"
 
 
 class Table:
@@ -82,20 +79,6 @@ class Table:
         return ColumnValues(self.path, f"of {role}s", rows, values, self.has_header)
 
 
-class ColumnReader:
-    """Random access to named columns of a data file by ascending row numbers."""
-
-    def __init__(self, file: DataFile, samples: int, read_columns: ReadColumns) -> None:
-        self.samples, self._file, self._read_columns = samples, file, read_columns
-        if samples == 0:
-            raise InputError(f"{file.path} is empty: it has no rows")
-
-    def columns(self, names: Sequence[str], rows: IntArray) -> dict[str, ColumnValues]:
-        """Unconverted values of named columns in given rows (ascending), by column name."""
-        values = self._read_columns(names, rows)
-        return {name: self._file.column_values(name, rows, values[name]) for name in names}
-
-
 class DataFile(ABC):
     """Open data file of named arrays; base class of the file formats."""
 
@@ -107,7 +90,6 @@ class DataFile(ABC):
     has_column_names = True  # whether columns have names, and not only numbers
     is_table = False  # whether each array is one column
     decimal = "."  # decimal mark of numbers in text
-    first_feature_number = 0  # number of the first column of a feature matrix
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         self.path = path
@@ -144,54 +126,38 @@ class DataFile(ABC):
         table.feature_names = tuple(map(to_nfc, inputs)) if self.has_column_names else None
         return table
 
-    @cached_property
-    def _matrix_table(self) -> Table | None:
-        """Feature matrix with columns numbered from 0 for a schema; None for a file of named columns."""
-        name = next((name for name in DEFAULT_ARRAY_NAMES["features"] if name in self.array_names), None)
-        is_matrix = name is not None and len(self.arrays({name: "numbers"})[name].shape) > 1
-        return self.table(None, None) if is_matrix else None
+    @property
+    def has_feature_matrix(self) -> bool:
+        """Whether features are a matrix, whose columns have no names."""
+        names = [name for name in DEFAULT_ARRAY_NAMES["features"] if name in self.array_names]
+        arrays = {} if self.is_table else self.arrays(dict.fromkeys(names[:1], "numbers"))
+        return any(len(array.shape) > 1 for array in arrays.values())
 
     @property
     def column_names(self) -> list[str]:
         """Names of all columns of the file, as a schema declares them."""
-        if self.is_table or self._matrix_table is None:
-            return [*map(to_nfc, self.array_names)]
-        numbers = range(self.first_feature_number, self.first_feature_number + self._matrix_table.dimension)
-        return [*map(str, numbers), "label", *[OWNER_COLUMN] * self._matrix_table.has_owners]
+        return [*map(to_nfc, self.array_names)]
 
     def column_values(self, name: str, rows: IntArray, values: NDArray[Any]) -> ColumnValues:
         """Unconverted values of a named column in given rows, with the file's header and decimal mark."""
-        return ColumnValues(self.path, name, rows, values, self.has_header, self.decimal)
+        column = values.reshape(len(rows))
+        return ColumnValues(self.path, name, rows, column, self.has_header, self.decimal)
 
-    def column_reader(self, wanted_arrays: Mapping[str, ValueType]) -> ColumnReader:
-        """Reader of columns or arrays; `wanted_arrays` maps names to text conversions."""
+    def columns(self, wanted_columns: Mapping[str, ValueType]) -> dict[str, Any]:
+        """Columns by name, indexed by ascending rows; `wanted_columns` maps names to text conversions."""
         stored_names = {to_nfc(name): name for name in self.array_names}
-        if self.is_table or set(wanted_arrays) <= set(stored_names):
-            arrays = self.arrays({stored_names[name]: kind for name, kind in wanted_arrays.items()})
-            for name, array in arrays.items():
-                if (len(array.shape) != 1 and array.shape[1:] != (1,)) or array.dtype.kind not in "biufSUO":
-                    layout = f"the shape {array.shape} and the type {array.dtype}"
-                    fault = f"{safe_text(name)} must have one axis of numbers or text, got {layout}"
-                    raise InputError(f"{self.path}: {fault}. Declare it as ignored.")
-            if len(lengths := {array.shape[0] for array in arrays.values()}) != 1:
-                raise InputError(f"{self.path} has columns of different lengths")
-
-            def read_columns(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
-                return {name: arrays[stored_names[name]][rows].reshape(len(rows)) for name in names}
-
-            return ColumnReader(self, lengths.pop(), read_columns)
-        table: Any = self._matrix_table
-
-        def read_numbered(names: Sequence[str], rows: IntArray) -> dict[str, NDArray[Any]]:
-            features: Any = table.features(rows) if any(map(str.isdecimal, names)) else None
-            return {
-                name: features[:, int(name) - self.first_feature_number]
-                if name.isdecimal()
-                else table.column("owner" if name == OWNER_COLUMN else "label", rows).values
-                for name in names
-            }
-
-        return ColumnReader(self, table.samples, read_numbered)
+        arrays = self.arrays({stored_names[name]: kind for name, kind in wanted_columns.items()})
+        for name, array in arrays.items():
+            if (len(array.shape) != 1 and array.shape[1:] != (1,)) or array.dtype.kind not in "biufSUO":
+                layout = f"the shape {array.shape} and the type {array.dtype}"
+                fault = f"{safe_text(name)} must have one axis of numbers or text, got {layout}"
+                raise InputError(f"{self.path}: {fault}. Declare it as ignored.")
+        lengths = {array.shape[0] for array in arrays.values()}
+        if len(lengths) != 1:
+            raise InputError(f"{self.path} has columns of different lengths")
+        if lengths == {0}:
+            raise InputError(f"{self.path} is empty: it has no rows")
+        return {name: arrays[stored_names[name]] for name in wanted_columns}
 
 
 class TextFile(DataFile):

@@ -17,7 +17,6 @@ class SvmFile(TextFile):
 
     name, suffixes = "svm", (".svm", ".libsvm", ".svm.gz", ".libsvm.gz")
     array_names = ["features", "labels"]  # noqa: RUF012
-    first_feature_number = 1
 
     def __init__(self, path: Path, dimension: int = 0) -> None:
         super().__init__(path)

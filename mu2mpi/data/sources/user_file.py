@@ -17,7 +17,7 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, Options, check_file_name
 from mu2mpi.core.registry import register
 from mu2mpi.data.column_values import MISSING_MARKERS, UNPRINTABLE_CHARACTERS, parse_number
-from mu2mpi.data.formats.format import MEMORY, DataFile, Table, open_data_file
+from mu2mpi.data.formats.format import MEMORY, Table, open_data_file
 from mu2mpi.data.memory import MemoryData
 from mu2mpi.data.redaction import DataError, describe_row, redacted_errors, safe_text
 from mu2mpi.data.source import DataRequest, DataSource, Samples, SplitName, labels_to_classes, row_chunks
@@ -217,20 +217,20 @@ class UserFile(DataSource):
         return classes.astype(np.int32)
 
     def _open_table(self, schema: Schema | None, split: str, name: str, dimension: int = 0) -> Table:
-        features = [] if schema is None else [int(name) for name in schema.columns if name.isdecimal()]
-        file = self._open_file(split, name, max(features, default=dimension))
-        if schema is None:
-            return file.table(self._options.features, self._options.labels)
-        schema.check_column_names(file.path, file.column_names)
-        return EncodedTable(file, schema, self.invalid_values, schema.value_types)
-
-    def _open_file(self, split: str, name: str, dimension: int) -> DataFile:
         if name != MEMORY:
-            return open_data_file(Path(name).expanduser(), dimension)
-        if split not in self._memory.files:
+            file = open_data_file(Path(name).expanduser(), dimension)
+        elif split in self._memory.files:
+            file = self._memory.files[split]
+        else:
             missing = f"{MEMORY} stands for {split} data of a Python program, which are not stored"
             raise InputError(f"{missing}. Pass them to mu2mpi.run or sweep again, or name a file.")
-        return self._memory.files[split]
+        if schema is None:
+            return file.table(self._options.features, self._options.labels)
+        if file.has_feature_matrix:
+            advice = "Use a data frame, or a file of columns such as CSV or Parquet"
+            raise InputError(f"{file.path} has features without names, and a schema needs them. {advice}.")
+        schema.check_column_names(file.path, file.column_names)
+        return EncodedTable(file, schema, self.invalid_values, schema.value_types)
 
 
 def _distinct_labels(table: Table, missing_markers: set[str]) -> NDArray[Any]:
