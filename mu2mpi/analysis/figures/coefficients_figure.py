@@ -1,25 +1,31 @@
 """Coefficients for features scaled to [-1, 1], by the names of their columns."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from mu2mpi.analysis.figures.figure import (
-    FOREGROUND,
-    Figure,
-    FigureOptions,
-    Layout,
-    best_run,
-    palette,
-    run_title,
-    shorten_name,
-)
+from mu2mpi.analysis.figures.figure import FOREGROUND, Figure, FigureOptions, Layout, palette, shorten_name
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary, read_result
 
 MAX_DRAWN_MODEL_ROWS = 10  # rows of the model that are drawn
 MAX_BARS_INCHES = 2.9  # height of all bars
+RUN_TITLE = ("data", "loss", "method", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
+
+
+def best_run(runs: Sequence[RunSummary]) -> RunSummary:
+    """Return the run with the smallest test loss; the first of them, or of runs without test losses."""
+    return min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
+
+
+def run_title(runs: Sequence[RunSummary], options: FigureOptions) -> str:
+    """Return a title for the model of `best_run`, with its settings in `RUN_TITLE`."""
+    run = best_run(runs)
+    settings = {n: value for n in RUN_TITLE if (value := run.independent_settings[n]) is not None}
+    suffix = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
+    return f"Model: {options.labels.settings(settings)}{suffix}"
 
 
 @register

@@ -87,10 +87,7 @@ class ComparisonFigure(Figure):
     name = "comparison"
     required_column = "test_loss"
     has_value_panels = True
-
-    def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
-        switches = ("method", "estimator", "query")
-        return any(len({getattr(run.experiment, name) for run in runs}) > 1 for name in switches)
+    report_settings = ("method", "estimator", "query")
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw loss and score, and for several sample sizes the complexity with fitted exponents."""

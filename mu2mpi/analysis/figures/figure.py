@@ -25,7 +25,6 @@ HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
 MIN_PANEL_WIDTH_INCHES = 1.6
 MAX_FIGURE_HEIGHT_INCHES = 4.0  # inches, unless panels would be less than their smallest height
-RUN_TITLE = ("data", "loss", "method", "server", "machines", "rounds", "epsilon", "rho", "diameter", "seed")
 MAX_TICK_NAME_CHARACTERS = 24  # characters of a name at a tick
 # Tick labels without an exponent, except for very large or small numbers
 TICK_FORMATTER = ticker.FuncFormatter(lambda value, _: f"{value:,.9g}" if value >= 1000 else f"{value:.4g}")
@@ -54,19 +53,6 @@ def bar_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
         name: {"facecolor": colour, "hatch": hatch, "edgecolor": BACKGROUND, "linewidth": 0.6}
         for name, colour, hatch in zip(names, palette(len(names)), HATCHES, strict=False)
     }
-
-
-def best_run(runs: Sequence[RunSummary]) -> RunSummary:
-    """Return the run with the smallest test loss; the first of them, or of runs without test losses."""
-    return min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
-
-
-def run_title(runs: Sequence[RunSummary], options: FigureOptions) -> str:
-    """Return a title for the model of `best_run`, with its settings in `RUN_TITLE`."""
-    run = best_run(runs)
-    settings = {n: value for n in RUN_TITLE if (value := run.independent_settings[n]) is not None}
-    suffix = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
-    return f"Model: {options.labels.settings(settings)}{suffix}"
 
 
 def shorten_name(name: str) -> str:
@@ -263,10 +249,12 @@ class Figure:
     x_axes: tuple[str, ...] = ()  # values of ``--x-axis``; empty for a fixed horizontal axis
     has_value_panels = False  # whether ``--values`` chooses the panels
     repetition_columns: tuple[str, ...] = ()  # columns in which repeated runs of one experiment differ
+    report_settings: tuple[str, ...] = ()  # of which one must differ in reports with it; empty for any report
 
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
-        """Whether a report of these runs contains the figure."""
-        return True
+        """Whether a report of these runs contains the figure: by default if `report_settings` differ."""
+        distinct = [{getattr(run.experiment, name) for run in runs} for name in self.report_settings]
+        return not distinct or max(map(len, distinct)) > 1
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw a figure of at least one run; InputError if the figure cannot show these runs.

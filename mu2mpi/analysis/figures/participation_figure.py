@@ -21,9 +21,7 @@ METHOD_AND_NOISE_SETTINGS = ("method", "estimator", "query", *NOISE_SETTINGS)
 class ParticipationFigure(Figure):
     name = "participation"
     required_column = "test_loss"
-
-    def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
-        return len({run.experiment.participation for run in runs}) > 1
+    report_settings = ("participation",)
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw excess losses, or test losses where those are unknown, with fitted exponents of the share."""

@@ -107,12 +107,7 @@ def fit_rates(runs: Sequence[RunSummary]) -> list[FittedRate]:
 
     for variable in RATE_VARIABLES:
         is_rho = variable.setting == "rho"
-        varied = {
-            variable.setting,
-            *AVERAGED_SETTINGS,
-            *PROBLEM_SETTINGS,
-            *["epsilon"] * is_rho,
-        }
+        varied = {variable.setting, *AVERAGED_SETTINGS, *PROBLEM_SETTINGS, *["epsilon"] * is_rho}
         fixed = [name for name in option_fields() if name not in varied]
         for line in group_runs(private if is_rho else measured, fixed, get_row):
             if len({run.table_row[variable.column] for run in line.runs}) >= MIN_FIT_POINTS:

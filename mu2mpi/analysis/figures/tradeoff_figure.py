@@ -33,9 +33,7 @@ class TradeoffFigure(Figure):
     required_column = "test_loss"
     x_axes = tuple(option_fields())
     has_value_panels = True
-
-    def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
-        return len({run.experiment.rho for run in runs}) > 1
+    report_settings = ("rho",)
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw test loss, and accuracy or R², against privacy or the first numeric setting that varies."""
