@@ -29,7 +29,7 @@ _FORMULA_CELL = re.compile(r"[=@\t\r]|[+-](?!(?:\d*\.?\d+(?:e[-+]?\d+)?|inf|nan)
 
 @dataclass(frozen=True)
 class TableStyle:
-    """Appearance of a table: caption, LaTeX label, alignment, marks and labels."""
+    """Appearance of a table: caption, LaTeX label, marks and labels."""
 
     caption: str = ""  # in place of the common settings; LaTeX source in the LaTeX format
     label: str = ""  # LaTeX label
