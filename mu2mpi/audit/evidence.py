@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
-from mu2mpi.core.kernels import kernel
 
 AUDIT_CONFIDENCE = 0.99  # joint confidence in all statements of an audit
 RELATIVE_RIDGE = 1e-12  # ridge of the covariance relative to its trace
@@ -102,18 +101,10 @@ def clopper_pearson_upper(successes: int, trials: int, error_probability: float)
     return high
 
 
-@kernel
-def add_byte_counts(byte_counts, values):  # type: ignore[no-untyped-def]
-    """Add the bytes of int64 values, shape (n,), from the lowest on, to counts, shape (bytes, 256)."""
-    for value in values:
-        for byte in range(len(byte_counts)):
-            byte_counts[byte, value >> 8 * byte & 255] += 1
-
-
 def uneven_byte_evidence(values: IntArray) -> FloatArray:
     """Return -log of a p-value of the uniformity of bytes of int64 values, half-bytes for few values."""
-    counts = np.zeros((8, 256), np.int64)
-    add_byte_counts(counts, np.ravel(values))
+    columns = np.ravel(values).astype("<i8").view(np.uint8).reshape(-1, 8).T
+    counts = np.array([np.bincount(column, minlength=256) for column in columns])
     if values.size < MIN_TEST_BYTES:
         halves = counts.reshape(8, 16, 16)
         counts = np.concatenate([halves.sum(axis=1), halves.sum(axis=2)])

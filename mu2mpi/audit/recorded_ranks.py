@@ -15,10 +15,6 @@ RankOutcome = TypeVar("RankOutcome")
 _FINISHED_CONTRIBUTION = object()  # contribution of a rank that takes no part in further exchanges
 
 
-class CollectiveMismatchError(RuntimeError):
-    """Error of ranks that do not call the same MPI collectives."""
-
-
 class Rendezvous:
     """Synchronisation of rank threads: each runs in turn until it waits for the others."""
 
@@ -47,7 +43,7 @@ class Rendezvous:
         self.signal_next(rank)
         self.wait_for_turn(rank)
         if 0 < sum(entry is _FINISHED_CONTRIBUTION for entry in contributions) < self.size:
-            raise CollectiveMismatchError("a rank waits for others that take no part in the exchange")
+            raise RuntimeError("a rank waits for others that take no part in the exchange")
         return contributions
 
     def abort(self) -> None:

@@ -5,16 +5,15 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from helpers.noise_attack import add_byte_counts, low_bit_faults, standard_scores
 from helpers.property_tests import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
 from mu2mpi.audit.attacks.mask_attack import MAX_MACHINE_GROUPS, MachineGroup, machine_groups
-from mu2mpi.audit.attacks.noise_attack import low_bit_faults, standard_scores
 from mu2mpi.audit.evidence import (
     MIN_TEST_BYTES,
     MeanSeparation,
-    add_byte_counts,
     choose_threshold,
     clopper_pearson_upper,
     epsilon_lower_bound,

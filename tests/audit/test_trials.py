@@ -11,12 +11,12 @@ from helpers.faults import (
     found,
     half_of_the_coins,
     half_sigma,
+    masks_in,
     only,
     parts_for_all_machines,
     patched,
     scaled_noise,
     sigma,
-    silent_from_machine_10_on,
 )
 from helpers.slow import slow
 
@@ -320,13 +320,13 @@ def test_the_audit_has_teeth(monkeypatch, server, break_it, settings):
 
 
 def test_an_audit_refutes_what_its_attacks_refute(monkeypatch):
-    only(monkeypatch, "noise")
-    silent_from_machine_10_on(monkeypatch)
-    report = found("untrusted", 80, rounds=3, rho=8.0)
+    only(monkeypatch, "mask")
+    masks_in(lambda t: 1)(monkeypatch)
+    report = found("aggregated", 80, rounds=3, rho=8.0)
     assert len(report.findings) == 1
     assert report.verdicts[0].refutations == []
-    assert any("of machine 10" in refutation for refutation in report.refutations)
-    assert "Refuted: noise of real messages" in " ".join(report.to_text().split())
+    assert any("rounds apart" in refutation for refutation in report.refutations)
+    assert "Refuted: the masks of machines" in " ".join(report.to_text().split())
 
 
 @pytest.mark.slow

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from helpers import noise_attack
 from mu2mpi.audit import trials
 from mu2mpi.audit.adversary_view import AttackContext, AuditRuns, Finding, all_attacks, observe_runs
-from mu2mpi.audit.attacks import noise_attack
 from mu2mpi.audit.canaries import CLIPPED_CASE, Canaries
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.parallel import Communicator
@@ -64,7 +64,8 @@ def attacked(module: str, seed: int = 1, runs: int = 0, **settings: Any) -> Find
             )
         ]
     view = AttackContext(experiment, canaries.constants, root, RISK, tuple(of_cases))
-    (attack,) = (one for one in all_attacks() if one.__name__.endswith(f".{module}_attack"))
+    attacks = [*all_attacks(), noise_attack]
+    (attack,) = (one for one in attacks if one.__name__.endswith(f".{module}_attack"))
     assert attack.attack_applies(canaries.constants)
     return attack.run_attack(view)
 

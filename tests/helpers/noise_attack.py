@@ -11,8 +11,9 @@ import numpy as np
 
 from mu2mpi.audit.adversary_view import AttackContext, Finding
 from mu2mpi.audit.canaries import BOUNDARY_INDICES, create_single_machine, mnist_sized_constants
-from mu2mpi.audit.evidence import add_byte_counts, chi_square_evidence
+from mu2mpi.audit.evidence import chi_square_evidence
 from mu2mpi.core.arrays import FloatArray, IntArray
+from mu2mpi.core.kernels import kernel
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
 from mu2mpi.federation.batching import FreshSamples
@@ -117,6 +118,14 @@ def noise_statistics(
         add_byte_counts(counts[3:4], noise[1:] - noise[:-1])
         add_byte_counts(counts[4:], noise[CHUNK_PAIRS:] - noise[:-CHUNK_PAIRS])
     return squares, sums, len(chunks) - len(set(chunks)), counts
+
+
+@kernel
+def add_byte_counts(byte_counts, values):
+    """Add the bytes of int64 values, shape (n,), from the lowest on, to counts, shape (bytes, 256)."""
+    for value in values:
+        for byte in range(len(byte_counts)):
+            byte_counts[byte, value >> 8 * byte & 255] += 1
 
 
 def standard_scores(square_sums: FloatArray, n: int) -> FloatArray:
