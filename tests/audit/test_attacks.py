@@ -39,7 +39,7 @@ SERVERS = "untrusted", "trusted", "aggregated", "shuffled"
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     few_messages(monkeypatch)
-    monkeypatch.setattr(draws_module, "MAX_KEY_TEST_RUNS", 400)
+    monkeypatch.setattr(draws_module, "MAX_TESTED_RUNS", 400)
 
 
 FAULTLESS = [

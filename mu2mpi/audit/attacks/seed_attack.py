@@ -14,8 +14,8 @@ from mu2mpi.federation.batching import PoissonBatches
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.noise_stream import derive_key
 
-MAX_KEY_TEST_RUNS = 1000  # runs with a key each
-MIN_KEY_TEST_RUNS = 32  # runs where counts need too much memory for more
+MAX_TESTED_RUNS = 1000  # runs with a key each
+MIN_TESTED_RUNS = 32  # runs where counts need too much memory for more
 MAX_TESTED_MACHINE_ROUNDS = 48
 MAX_INCLUSION_ELEMENTS = 1 << 23  # runs times machine-rounds times samples
 
@@ -72,7 +72,7 @@ def _inclusion_counts(canaries: Canaries, experiment: Experiment, root_key: byte
         selected = generator.choice(len(present), MAX_TESTED_MACHINE_ROUNDS, replace=False)
         present = [present[k] for k in np.sort(selected)]
     samples, machine_rounds = canaries.constants.batching.samples_per_machine, tuple(np.array(present).T)
-    runs = max(MIN_KEY_TEST_RUNS, min(MAX_KEY_TEST_RUNS, MAX_INCLUSION_ELEMENTS // (len(present) * samples)))
+    runs = max(MIN_TESTED_RUNS, min(MAX_TESTED_RUNS, MAX_INCLUSION_ELEMENTS // (len(present) * samples)))
     counts = np.empty((runs, len(present), samples))
     hosted_machines = range(canaries.constants.problem.machines)
     for run in range(runs):
