@@ -8,6 +8,7 @@ from helpers.property_tests import given
 from helpers.sources import random_source
 from hypothesis import strategies as st
 
+from mu2mpi.audit.canaries import CanarySource
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
@@ -197,9 +198,10 @@ def test_keys_differ_by_secret_and_purpose():
 
 def test_a_run_draws_its_samples_with_its_own_key():
     settings = {"method": "dp-sgd", "server": "trusted", "machines": 3, "rounds": 8, "rho": math.inf}
-    simulation = Simulation(resolve_plan(Experiment(**settings), SOURCE, 1), Communicator())
+    source = CanarySource(1200, 1200)  # whose labels are the numbers of the rows
+    simulation = Simulation(resolve_plan(Experiment(**settings), source, 1), Communicator())
     keys, plan = simulation.run_keys, simulation.plan
-    read = make_sample_reader(
-        plan.source, plan.constants, keys.partition, range(3), plan.partition, keys.batching
-    )
-    np.testing.assert_array_equal(simulation.machines.samples.features, read(1).features)
+    data = plan.source, plan.constants, keys.partition, range(3), plan.partition
+    drawn = simulation.machines.samples.labels
+    np.testing.assert_array_equal(drawn, make_sample_reader(*data, keys.batching)(1).labels)
+    assert not np.array_equal(drawn, make_sample_reader(*data, bytes(32))(1).labels)
