@@ -1,4 +1,4 @@
-"""Options of cluster jobs, and rendering of job scripts for SLURM and PBS from templates."""
+"""Options of cluster jobs, and rendering of job scripts for SLURM from a template."""
 
 import importlib.resources
 import math
@@ -6,9 +6,9 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -20,7 +20,14 @@ from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.core.toml import read_toml
 
 EDIT_DIRECTIVE_HINT = "...   # edit, if your site asks for it"  # Value of directives that are commented out
-DEFAULT_ACTIVATE_SCRIPT = '"${MU2MPI_ENVIRONMENT:-.venv}/bin/activate"'
+ENVIRONMENT_VARIABLE, DEFAULT_ENVIRONMENT = "MU2MPI_ENVIRONMENT", ".venv"
+ACTIVATION_COMMANDS = (
+    "# shellcheck source=/dev/null",
+    'source "$environment/bin/activate"',
+    # Rejects the mu2mpi of another environment, which a job may inherit from its submission.
+    '[ "$(command -v mu2mpi)" -ef "$environment/bin/mu2mpi" ] ||',
+    '    { echo "no mu2mpi in $environment" >&2; exit 1; }',
+)
 
 
 def time_limit_seconds(time_limit: str) -> float:
@@ -44,9 +51,9 @@ SbatchDirective = Annotated[str, Field(pattern=r"\A(?!(array|signal)(=|\Z))[a-z]
 TimeLimit = Annotated[str, BeforeValidator(str), AfterValidator(lambda t: time_limit_seconds(t) and t)]
 
 
-def _option(default: Any, metavar: str, help: str, *tags: str, **constraints: Any) -> Any:
-    """Pydantic field of a job option; tags: "directive" (of sbatch), "slurm" (unsupported with PBS)."""
-    extra: Any = {"tags": list(tags)}
+def _option(default: Any, metavar: str, help: str, is_directive: bool = False, **constraints: Any) -> Any:
+    """Pydantic field of a job option; `is_directive`: whether sbatch has a directive of this name."""
+    extra: Any = {"is_directive": is_directive}
     return Field(default, title=metavar, description=help, json_schema_extra=extra, **constraints)
 
 
@@ -61,25 +68,23 @@ class JobOptions(BaseModel):
         alias_generator=lambda name: name.replace("_", "-"),
     )
 
-    scheduler: Literal["slurm", "pbs"] = _option("slurm", "NAME", "slurm or pbs (untested) [default: slurm]")
-    nodes: int | None = _option(None, "N", "nodes per run", "directive", ge=1)
-    ntasks: int | None = _option(None, "N", "ranks [default: those of all nodes, or 2]", "directive", ge=1)
-    ntasks_per_node: int | None = _option(None, "N", "ranks per node", "directive", ge=1)
-    cpus_per_task: int = _option(1, "N", "cores per rank [default: 1]", "directive", ge=1)
-    mem_per_cpu: str | None = _option(
-        None, "SIZE", "memory per core, such as 2G", "directive", pattern=MEMORY_RE
-    )
-    time: TimeLimit = _option("01:00:00", "LIMIT", "time limit [default: 01:00:00]", "directive")
-    partition: str | None = _option(None, "NAME", "partition; in PBS, queue", "directive", pattern=NAME_RE)
-    account: str | None = _option(None, "NAME", "account to charge", "directive", pattern=NAME_RE)
-    qos: str | None = _option(None, "NAME", "quality of service", "directive", "slurm", pattern=NAME_RE)
-    constraint: str | None = _option(None, "NAME", "required feature", "directive", "slurm", pattern=NAME_RE)
-    sbatch: tuple[SbatchDirective, ...] = _option((), "KEY=VALUE", "sbatch directive; repeatable", "slurm")
+    nodes: int | None = _option(None, "N", "nodes per run", True, ge=1)
+    ntasks: int | None = _option(None, "N", "ranks [default: one per node, or 2]", True, ge=1)
+    ntasks_per_node: int | None = _option(None, "N", "ranks per node", True, ge=1)
+    cpus_per_task: int = _option(1, "N", "cores per rank [default: 1]", True, ge=1)
+    mem_per_cpu: str | None = _option(None, "SIZE", "memory per core, such as 2G", True, pattern=MEMORY_RE)
+    time: TimeLimit = _option("01:00:00", "LIMIT", "time limit [default: 01:00:00]", True)
+    partition: str | None = _option(None, "NAME", "partition", True, pattern=NAME_RE)
+    account: str | None = _option(None, "NAME", "account to charge", True, pattern=NAME_RE)
+    qos: str | None = _option(None, "NAME", "quality of service", True, pattern=NAME_RE)
+    constraint: str | None = _option(None, "NAME", "required feature", True, pattern=NAME_RE)
+    sbatch: tuple[SbatchDirective, ...] = _option((), "KEY=VALUE", "sbatch directive; repeatable")
+    log: str | None = _option(None, "PATTERN", "log file, a pattern of sbatch --output", pattern=LINE_RE)
     array_limit: int | None = _option(None, "N", "maximal number of array tasks running at once", ge=1)
     signal_seconds: int = _option(
-        120, "N", "seconds from checkpoint to time limit [default: 120]", "slurm", ge=1, le=65_535
+        120, "N", "seconds from checkpoint to time limit [default: 120]", ge=1, le=65_535
     )
-    requeues: int | None = _option(None, "N", "maximal requeues of a task [default: 20]", "slurm", ge=0)
+    requeues: int | None = _option(None, "N", "maximal requeues of a task [default: 20]", ge=0)
     checkpoint_every: float | None = _option(None, "SECONDS", "interval between checkpoints", gt=0)
     data_dir: str | None = _option(None, "FOLDER", "folder of data sets, one subfolder each", pattern=LINE_RE)
     setup: tuple[TextLine, ...] = _option((), "COMMAND", "shell command to run first; repeatable")
@@ -87,27 +92,11 @@ class JobOptions(BaseModel):
         None, "FOLDER", "virtualenv, or none [default: active]", pattern=LINE_RE
     )
 
-    @pydantic.model_validator(mode="after")
-    def _check_scheduler(self) -> Self:
-        given_options = {name.replace("_", "-") for name in self.model_fields_set}
-        if self.scheduler == "pbs" and (unsupported := given_options & {*job_option_names("slurm")}):
-            raise ValueError(f"{min(unsupported)} is not supported with the scheduler pbs. Leave it out.")
-        return self
-
     @classmethod
     def with_site_defaults(cls, options: Mapping[str, Any]) -> Self:
-        """Build job options from the site file site.toml and from `options`, which take precedence."""
-        import platformdirs
-
+        """Build job options from MU2MPI_SITE, the user's site.toml and `options`, each over those before."""
         merged: dict[str, Any] = {} if sys.prefix == sys.base_prefix else {"environment": sys.prefix}
-        path = platformdirs.user_config_path("mu2mpi") / "site.toml"
-        if site_path := os.environ.get("MU2MPI_SITE"):
-            path = Path(site_path).expanduser()
-        site = read_toml(path) if site_path or path.exists() else {}
-        if unknown := site.keys() - job_option_names():
-            hint = suggest_or_list(min(unknown), job_option_names(), "keys")
-            raise InputError(f"{path}: unknown key {min(unknown)!r}{hint}")
-        for prefix, settings in ((f"{path}: ", site), ("--", options)):
+        for prefix, settings in [*_site_settings(), ("--", options)]:
             for name, value in _merge_sbatch_directives(settings).items():
                 merged[name] = [*merged.get(name, ()), *value] if isinstance(value, list) else value
             try:
@@ -120,13 +109,40 @@ class JobOptions(BaseModel):
     @property
     def ranks(self) -> int:
         """Number of ranks per run."""
-        return self.ntasks or (self.nodes or 0) * (self.ntasks_per_node or 0) or 2
+        if self.nodes is None and self.ntasks_per_node is None:
+            return self.ntasks or 2
+        return self.ntasks or (self.nodes or 1) * (self.ntasks_per_node or 1)
+
+    def check_environment(self) -> None:
+        """Raise InputError unless the environment of the job is a virtual environment with mu2mpi."""
+        folder = self.environment or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT_ENVIRONMENT
+        for program in ("activate", "mu2mpi"):
+            if folder != "none" and not Path(folder, "bin", program).is_file():
+                advice = "Give a virtual environment with mu2mpi, or none."
+                raise InputError(f"--environment {folder} has no bin/{program}. {advice}")
 
 
-def job_option_names(tag: str | None = None) -> list[str]:
-    """Return the names of the job options on the command line: all, or those with a given tag."""
+def job_option_names(only_directives: bool = False) -> list[str]:
+    """Return the names of the job options on the command line: all, or those that are sbatch directives."""
     fields: Any = JobOptions.model_fields.values()
-    return [field.alias for field in fields if tag is None or tag in field.json_schema_extra["tags"]]
+    return [field.alias for field in fields if not only_directives or field.json_schema_extra["is_directive"]]
+
+
+def _site_settings() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a prefix of error messages and the settings of each site file."""
+    import platformdirs
+
+    site_path, user_path = (
+        os.environ.get("MU2MPI_SITE"),
+        platformdirs.user_config_path("mu2mpi") / "site.toml",
+    )
+    paths = [Path(site_path).expanduser()] if site_path else []
+    for path in dict.fromkeys([*paths, *[user_path] * user_path.exists()]):
+        site = read_toml(path)
+        if unknown := site.keys() - job_option_names():
+            hint = suggest_or_list(min(unknown), job_option_names(), "keys")
+            raise InputError(f"{path}: unknown key {min(unknown)!r}{hint}")
+        yield f"{path}: ", site
 
 
 def _merge_sbatch_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,7 +151,7 @@ def _merge_sbatch_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
         replaced[name] = replaced[name] if isinstance(replaced[name], list) else [replaced[name]]
     for entry in replaced.get("sbatch", []):
         name, _, value = str(entry).partition("=")
-        if name in job_option_names("directive"):
+        if name in job_option_names(only_directives=True):
             replaced |= {name: value, "sbatch": [other for other in replaced["sbatch"] if other != entry]}
     return replaced
 
@@ -144,46 +160,31 @@ def render_job_script(name: str, arguments: Sequence[str], options: JobOptions, 
     """Render the job script that runs ``mu2mpi ARGUMENTS``, as an array job if `array_tasks` > 1."""
     command = [*_option_arguments("requeues", options), *arguments, *import_option_arguments()]
     command += [*_option_arguments("checkpoint-every", options), *_option_arguments("data-dir", options)]
-    template, task_index, resources = "job.sbatch", "SLURM_ARRAY_TASK_ID", {}
-    if options.scheduler == "pbs":
-        template, task_index, resources = "job.pbs", "PBS_ARRAY_INDEX", _pbs_resources(options)
-        lines = [f"#PBS -J {_array_range(options, array_tasks)}"] if array_tasks > 1 else []
-        for key, value in (("q", options.partition), ("A", options.account)):
-            lines.append(f"#PBS -{key} {value}" if value else f"##PBS -{key} {EDIT_DIRECTIVE_HINT}")
-    else:
-        lines = _directive_lines(slurm_directives(name, options, array_tasks))
-    fields = {
-        "directives": "\n".join(lines),
-        "setup": "\n".join(_setup_commands(options)),
-        "command": shlex.join(command)
-        + (f' --part "${task_index}/{array_tasks}"' if array_tasks > 1 else ""),
-        "seconds": options.signal_seconds,
-        "ranks": options.ranks,
-        **resources,
-    }
-    text = importlib.resources.files("mu2mpi.cluster").joinpath(template).read_text("utf-8")
-    return text.format(name=_valid_job_name(name), **fields)
+    part = f' --part "$SLURM_ARRAY_TASK_ID/{array_tasks}"' if array_tasks > 1 else ""
+    text = importlib.resources.files("mu2mpi.cluster").joinpath("job.sbatch").read_text("utf-8")
+    return text.format(
+        directives="\n".join(_directive_lines(slurm_directives(name, options, array_tasks))),
+        setup="\n".join(_setup_commands(options)),
+        command=shlex.join(command) + part,
+        seconds=options.signal_seconds,
+    )
 
 
 def slurm_directives(name: str, options: JobOptions, array_tasks: int) -> dict[str, object]:
     """Sbatch directives of a job, by name; "" for a directive without value, None for an omitted one."""
-    names = {name.replace("-", "_") for name in job_option_names("directive")}
+    names = {name.replace("-", "_") for name in job_option_names(only_directives=True)}
+    limit = f"%{options.array_limit}" if options.array_limit else ""
     return {
-        "job-name": _valid_job_name(name),
+        "job-name": re.sub(r"[^\w.-]", "-", name),
         **options.model_dump(by_alias=True, include=names),
         "ntasks": options.ranks,
-        "array": _array_range(options, array_tasks),
-        "output": "%x-%A_%a.log" if array_tasks > 1 else "%x-%j.log",
+        "array": f"0-{array_tasks - 1}{limit}" if array_tasks > 1 else None,
+        "output": options.log or ("%x-%A_%a.log" if array_tasks > 1 else "%x-%j.log"),
         "open-mode": "append",
         "signal": f"B:USR1@{options.signal_seconds}",
         "requeue": "",
         **{key: value for key, _, value in (entry.partition("=") for entry in options.sbatch)},
     }
-
-
-def _array_range(options: JobOptions, array_tasks: int) -> str | None:
-    limit = f"%{options.array_limit}" if options.array_limit else ""
-    return f"0-{array_tasks - 1}{limit}" if array_tasks > 1 else None
 
 
 def _option_arguments(name: str, options: JobOptions) -> list[str]:
@@ -201,28 +202,9 @@ def _directive_lines(directives: Mapping[str, object]) -> list[str]:
     return lines
 
 
-def _pbs_resources(options: JobOptions) -> dict[str, object]:
-    per_chunk = options.ntasks_per_node or (math.ceil(options.ranks / options.nodes) if options.nodes else 1)
-    cores, memory = per_chunk * options.cpus_per_task, ""
-    if options.mem_per_cpu:
-        unit = options.mem_per_cpu.lstrip("0123456789").lower() or "m"
-        memory = f":mem={int(options.mem_per_cpu.rstrip('KMGT')) * cores}{unit}b"
-    seconds = time_limit_seconds(options.time)
-    if seconds == math.inf:
-        raise InputError(f"--time {options.time}: PBS requires a finite limit, such as 24:00:00.")
-    minutes, second = divmod(int(seconds), 60)
-    walltime = f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
-    chunks = options.nodes or math.ceil(options.ranks / per_chunk)
-    return {"chunks": chunks, "cores": cores, "per_chunk": per_chunk, "memory": memory, "walltime": walltime}
-
-
-def _valid_job_name(name: str) -> str:
-    return re.sub(r"[^\w.-]", "-", name)
-
-
 def _setup_commands(options: JobOptions) -> list[str]:
     setup = list(options.setup) or ["# module load ..."]
     if (folder := options.environment) != "none":
-        activate = shlex.quote(f"{folder}/bin/activate") if folder else DEFAULT_ACTIVATE_SCRIPT
-        setup += ["# shellcheck source=/dev/null", f"source {activate}"]
+        default = f"${{{ENVIRONMENT_VARIABLE}:-{DEFAULT_ENVIRONMENT}}}"
+        setup += [f"environment={shlex.quote(folder) if folder else default}", *ACTIVATION_COMMANDS]
     return setup

@@ -1,6 +1,7 @@
 """Cluster jobs of experiments and sweeps: job script, submission, estimated cost, and status of runs."""
 
 import math
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.records import checkpoint_path
 from mu2mpi.results.result_files import join_names
 
-TASK_STARTUP_SECONDS = 20.0  # Start of a task: probing launchers, imports and compilation
+TASK_STARTUP_SECONDS = 20.0  # Start of a task: launcher, imports and compilation
 
 
 class RunCost(NamedTuple):
@@ -94,6 +95,10 @@ class SweepJob:
     def _data_dir(self) -> Path | None:
         return Path(self.options.data_dir) if self.options.data_dir else None
 
+    @property
+    def _time_limit(self) -> float:
+        return job_script.time_limit_seconds(self.options.time)
+
     @cached_property
     def run_costs(self) -> list[RunCost]:
         """Estimated cost of each run, in the order of `runs`."""
@@ -105,31 +110,45 @@ class SweepJob:
         max_tasks = slurm.max_array_tasks() if len(self.result_paths) > 1 else 1
         if self.unknown_cost_reason is not None:
             return min(max_tasks, len(self.result_paths))
-        time_limit = job_script.time_limit_seconds(self.options.time)
-        return choose_task_count(self.run_costs, self.options.ranks, time_limit, max_tasks)
+        return choose_task_count(self.run_costs, self.options.ranks, self._time_limit, max_tasks)
 
     def script(self) -> str:
         """Render the job script; warn if a task may exceed its time limit or the cost is unknown."""
+        limit, signal_seconds = self._time_limit, self.options.signal_seconds
+        # SLURM rounds time limits up to minutes.
+        if 60 * math.ceil(min(limit, 1e9) / 60) < signal_seconds + TASK_STARTUP_SECONDS:
+            needed = f"--signal-seconds {signal_seconds} and a start of {TASK_STARTUP_SECONDS:.0f} s"
+            raise InputError(f"--time {self.options.time} is less than {needed}. Use a larger --time.")
         if self.unknown_cost_reason is not None:
             advice = "task if the site allows so many. Print the script again where the data are."
             unknown_duration = "The duration of runs is therefore unknown, and each run has its own"
             warn(f"{self.unknown_cost_reason}\n{unknown_duration} {advice}")
         else:
             longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
-            if longest > job_script.time_limit_seconds(self.options.time):
+            if longest > limit:
                 excess = f"a task may take {_minutes_text(longest)}, more than --time {self.options.time}"
                 warn(f"{excess}, and resume after a requeue. Use a larger --time or --ntasks to avoid that.")
         command = ["sweep", self.config] if self.sweep.swept_names else ["run", "--config", self.config]
         command += ["--output", self.output]
         return job_script.render_job_script(self.config.stem, [*map(str, command)], self.options, self.tasks)
 
-    def submit(self) -> None:
-        """Submit the script with sbatch, record the submission, and print the job id and estimated cost."""
+    def submit(self, again: bool = False) -> None:
+        """Submit the script, record the submission, and print the job id and estimated cost.
+
+        InputError if an earlier submission is queued or running, unless `again` is true.
+        """
+        self.options.check_environment()
+        submitted = {job["job_id"] for job in self._submissions()} if not again else set()
+        if queued := submitted and submitted & {job for job, _ in slurm.task_states()}:
+            advice = f"Cancel it with scancel {min(queued)}, wait for it, or submit another one with --again."
+            raise InputError(f"job {min(queued)} of {self.output} is queued or running. {advice}")
         remaining_paths = set(unfinished_runs(self.runs, overwrite=False))
         script = self.script()
         if not remaining_paths:
             print_message(f"all {len(self.runs):,} results exist in {self.output}; nothing is submitted")
             return
+        if "%" not in (log_folder := os.path.dirname(self._log_pattern)):
+            os.makedirs(log_folder or ".", exist_ok=True)  # Without it, SLURM fails a job without a message.
         job_id = slurm.submit_job(script)
         print(f"Submitted batch job {job_id}", flush=True)
         options = self.options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -144,9 +163,8 @@ class SweepJob:
         costs = [run if path in remaining_paths else RunCost(0.0, run.machines) for path, run in all_costs]
         seconds = task_seconds(costs, self.tasks, ranks)
         hours = sum(seconds) * ranks * self.options.cpus_per_task / 3600
-        directives = job_script.slurm_directives(self.config.stem, self.options, self.tasks)
-        patterns = {"%x": directives["job-name"], "%A": job_id, "%j": job_id, "%a": "*"}
-        log = re.sub("%[xAja]", lambda match: str(patterns[match[0]]), str(directives["output"]))
+        patterns = {"%x": self._directives["job-name"], "%A": job_id, "%j": job_id, "%a": "*"}
+        log = re.sub("%[xAja]", lambda match: str(patterns[match[0]]), self._log_pattern)
         arguments = [*import_option_arguments(), str(self.config), "-o", str(self.output), "--status"]
         status_command = shlex.join(["mu2mpi", "job", *arguments])
         print_message(
@@ -155,6 +173,14 @@ class SweepJob:
             f"rough estimate: {hours:.2g} core-hours, at most {_minutes_text(max(seconds))} per task\n"
             f"results: {self.output}; logs: {log}\nstatus: {status_command}; squeue -j {job_id}"
         )
+
+    @property
+    def _directives(self) -> dict[str, object]:
+        return job_script.slurm_directives(self.config.stem, self.options, self.tasks)
+
+    @property
+    def _log_pattern(self) -> str:
+        return str(self._directives["output"])
 
     @property
     def _submissions_path(self) -> Path:

@@ -42,31 +42,21 @@ def test_the_shipped_script_is_what_the_command_prints():
     assert rendered == (PROJECT / "jobs" / "run.sbatch").read_text()
 
 
-def test_the_pbs_script_equals_the_golden_file():
-    options = job_options(
-        scheduler="pbs", nodes=2, ntasks_per_node=4, cpus_per_task=2, mem_per_cpu="1500", time="1-6",
-        partition="workq", array_limit=5, setup=["module load gcc"], checkpoint_every=60,
-    )  # fmt: skip
-    golden = Path(__file__).with_name("golden.pbs")
-    assert render_job_script("my sweep", SWEEP, options, 20) == golden.read_text()
-
-
 def test_every_option_is_in_the_script():
     options = job_options(
         nodes="2", ntasks="16", ntasks_per_node="8", cpus_per_task="3", mem_per_cpu="2G", time="02:00:00",
-        partition="short", account="physics", qos="high", constraint="[a|b]", array_limit="20",
+        partition="short", account="physics", qos="high", constraint="[a|b]", array_limit="20", log="logs/%A",
         signal_seconds="60", requeues="0", checkpoint_every="1.5", data_dir="/my data",
         setup=["module load gcc", "ulimit -l unlimited"], sbatch=["exclusive", "mail-user=ab", "comment=x y"],
     )  # fmt: skip
     script = render_job_script("my sweep", SWEEP, options, 90)
     assert {line.removeprefix("#SBATCH --") for line in directives(script)} == {
         "job-name=my-sweep", "nodes=2", "ntasks=16", "ntasks-per-node=8", "cpus-per-task=3", "mem-per-cpu=2G",
-        "time=02:00:00", "array=0-89%20", "output=%x-%A_%a.log", "open-mode=append", "signal=B:USR1@60",
+        "time=02:00:00", "array=0-89%20", "output=logs/%A", "open-mode=append", "signal=B:USR1@60",
         "requeue", "partition=short", "account=physics", "qos=high", "constraint='[a|b]'", "exclusive",
         "mail-user=ab", "comment='x y'",
     }  # fmt: skip
-    assert "\nmodule load gcc\nulimit -l unlimited\n# shellcheck" in script
-    assert "source '/a b/bin/activate'" in script
+    assert "\nmodule load gcc\nulimit -l unlimited\nenvironment='/a b'\n# shellcheck" in script
     assert script.endswith(
         "\nexec mu2mpi launch --requeues 0 sweep 'a b.toml' --output 'my runs' --checkpoint-every 1.5 "
         "--data-dir '/my data' --part \"$SLURM_ARRAY_TASK_ID/90\"\n"
@@ -111,6 +101,65 @@ def test_options_replace_or_extend_the_site_defaults(site, monkeypatch):
     script = render_job_script("a", SWEEP, options)
     assert [line for line in directives(script) if "mail" in line] == ["#SBATCH --mail-type=FAIL"]
     assert job_options().time == str(datetime.time(2))
+    # The user's own file is over the one that MU2MPI_SITE names, and options are over both.
+    (site.parent / "mu2mpi").mkdir()
+    own = site.parent / "mu2mpi" / "site.toml"
+    own.write_text('ntasks = 4\naccount = "mine"\ntime = "45"\nsetup = "ulimit -c 0"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(site.parent))
+    options = job_options(time="30", setup=["true"])
+    assert (options.ntasks, options.time, options.account, options.partition) == (4, "30", "mine", "short")
+    assert options.setup == ("module purge", "module load gcc", "ulimit -c 0", "true")
+    monkeypatch.setenv("MU2MPI_SITE", str(own))
+    assert job_options().setup == ("ulimit -c 0",)
+
+
+@pytest.mark.parametrize(
+    ("resources", "ranks"),
+    [
+        ({}, 2),
+        ({"nodes": 4}, 4),
+        ({"nodes": 4, "ntasks_per_node": 3}, 12),
+        ({"ntasks_per_node": 3}, 3),
+        ({"nodes": 4, "ntasks": 6}, 6),
+    ],
+)
+def test_number_of_ranks(resources, ranks):
+    assert job_options(**resources).ranks == ranks
+
+
+def run_script(folder, **options):
+    """Run a job script; only some environments have a mu2mpi, which prints its arguments."""
+    for name in ("own", "other"):
+        (folder / name / "bin").mkdir(parents=True, exist_ok=True)
+        (folder / name / "bin/mu2mpi").write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        (folder / name / "bin/mu2mpi").chmod(0o755)
+    for name in ("own", "empty"):
+        # As the activation scripts of conda, it reads a variable that may be unset.
+        (folder / name / "bin").mkdir(parents=True, exist_ok=True)
+        (folder / name / "bin/activate").write_text(f"PATH=$PWD/{name}/bin:$PATH$UNSET\n")
+    script, path = render_job_script("a", SWEEP, JobOptions(**options)), f"{folder}/other/bin:/usr/bin:/bin"
+    done = subprocess.run(
+        ["bash"], input=script, cwd=folder, env={"PATH": path}, text=True, capture_output=True, check=False
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("environment", "setup", "succeeds"),
+    [
+        ("own", "true", True),
+        ("own", "false", False),
+        ("own", "false | cat", False),
+        ("own", "source absent", False),
+        ("absent", "true", False),
+        ("empty", "true", False),
+    ],
+)
+def test_a_script_fails_without_its_modules_or_environment(tmp_path, environment, setup, succeeds):
+    code, out = run_script(tmp_path, environment=environment, setup=[setup])
+    assert (code == 0) == succeeds
+    assert ("own launch sweep a b.toml --output my runs" in out) == succeeds
+    assert not any(line.startswith("other") for line in out)
 
 
 def job(capsys, folder, *words):
@@ -149,20 +198,12 @@ def test_messages_name_an_invalid_site_file(capsys, tmp_path, site, monkeypatch,
         ("--sbatch", "array=0-3"),
         ("--sbatch", "signal=USR1"),
         ("--setup", "a\nb"),
-        ("--scheduler", "lsf"),
     ],
 )
 def test_invalid_options_print_no_script(capsys, tmp_path, option, value):
     code, out, err = job(capsys, tmp_path, f"{option}={value}")
     assert (code, out) == (2, "")
     assert option in err
-
-
-@pytest.mark.parametrize("option", ["--qos=a", "--sbatch=exclusive", "--time=UNLIMITED", "--submit"])
-def test_options_that_pbs_does_not_support_print_no_script(capsys, tmp_path, option):
-    code, out, err = job(capsys, tmp_path, "--scheduler=pbs", option)
-    assert (code, out) == (2, "")
-    assert option.partition("=")[0] in err
 
 
 @pytest.mark.parametrize(

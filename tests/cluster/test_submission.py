@@ -56,7 +56,9 @@ def test_a_long_sweep_is_an_array_within_the_limit_of_slurm(capsys, tmp_path, co
     assert "--array" not in out
     (tmp_path / "a.toml").write_text(MANY)
     command("scontrol", "MaxArraySize = 8\n")
-    code, out, err = invoke(capsys, tmp_path / "a.toml", "--time=0:10", "--array-limit=3")
+    code, out, err = invoke(
+        capsys, tmp_path / "a.toml", "--time=0:10", "--signal-seconds=9", "--array-limit=3"
+    )
     assert code == 0
     assert "#SBATCH --array=0-7%3\n" in out
     assert out.endswith('--part "$SLURM_ARRAY_TASK_ID/8"\n')
@@ -104,10 +106,12 @@ def test_submission_and_status(capsys, tmp_path, command):
     assert invoke(capsys, *status)[:2] == (0, f"{runs}: 0 done, 0 running, 6 left, 0 failed\n")
     script = command("sbatch", "Hello!\nSubmitted batch job 7\n")
     # A tenth of the limit of two seconds, on two ranks, fits three runs.
-    code, out, err = invoke(capsys, config, "-o", runs, "--submit", "--time=0:02", "--cpus-per-task=3")
+    options = ("--time=0:02", "--signal-seconds=9", "--cpus-per-task=3", f"--log={tmp_path}/logs/%x-%A_%a")
+    code, out, err = invoke(capsys, config, "-o", runs, "--submit", *options)
     assert (code, out) == (0, "Submitted batch job 7\n")
     assert "#SBATCH --array=0-1\n" in script.read_text()
-    assert "a-7_*.log" in err
+    assert "logs/a-7_*" in err
+    assert (tmp_path / "logs").is_dir()
     assert invoke(capsys, *status)[0] == 2
     command("squeue", "7 0 RUNNING\n7 1 PENDING\n9 N/A RUNNING\n")
     assert "0 done, 0 running, 6 left, 0 failed" in invoke(capsys, *status)[1]
@@ -123,8 +127,13 @@ def test_submission_and_status(capsys, tmp_path, command):
     assert "rho-4_seed-1.h5 and rho-1_seed-1.h5" in out
     # Runs queued by another submission have not failed. Results with other settings do not count.
     (runs / "rho-4_seed-2.h5").unlink()
-    command("sbatch", "Submitted batch job 8 on cluster x\n")
-    assert invoke(capsys, config, "-o", runs, "--submit")[:2] == (0, "Submitted batch job 8\n")
+    script = command("sbatch", "Submitted batch job 8 on cluster x\n")
+    script.unlink()
+    code, _, err = invoke(capsys, config, "-o", runs, "--submit")
+    assert (code, script.exists()) == (2, False)
+    assert "job 7" in err
+    assert "--again" in err
+    assert invoke(capsys, config, "-o", runs, "--submit", "--again")[:2] == (0, "Submitted batch job 8\n")
     command("squeue", "8 N/A PENDING\n")
     assert "1 done, 0 running, 5 left, 0 failed" in invoke(capsys, *status)[1]
     command("squeue", "")
@@ -144,3 +153,19 @@ def test_completed_runs_are_not_submitted_nor_rejected_submissions_recorded(caps
     assert invoke(capsys, config, "-o", result, "--submit")[0] == 0
     assert not script.exists()
     assert "1 done" in invoke(capsys, config, "-o", result, "--status")[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["--time=2"], ["--time 2", "--signal-seconds 120"]),
+        (["--time=10", "--signal-seconds=590"], ["--time 10"]),
+        (["--submit", "--environment=absent"], ["--environment absent", "bin/activate"]),
+    ],
+)
+def test_jobs_that_cannot_succeed_are_refused(capsys, tmp_path, command, options, names):
+    (tmp_path / "a.toml").write_text(SMALL)
+    script = command("sbatch", "Submitted batch job 7\n")
+    code, out, err = invoke(capsys, tmp_path / "a.toml", "-o", tmp_path / "a.h5", *options)
+    assert (code, out, script.exists()) == (2, "", False)
+    assert all(name in err for name in names)

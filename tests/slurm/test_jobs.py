@@ -194,6 +194,14 @@ def test_job_submit(cluster):
     cluster.finish(number)
     assert cluster.show(number)["JobState"] == "COMPLETED", cluster.logs()
     assert "Comment=a 'b' #c" in cluster.command("scontrol", "show", "job", number)
+    # A set-up that fails ends the job, whatever environment it has inherited.
+    for failing in ("--setup=module load nosuch", "--environment=absent"):
+        script = job(cluster, "jobs/experiment.toml", "-o", "other.h5", failing)
+        (cluster.folder / "failing.sbatch").write_text(script)
+        failed = cluster.submit("failing.sbatch")
+        cluster.finish(failed)
+        assert cluster.show(failed)["JobState"] == "FAILED"
+    assert not (cluster.folder / "other.h5").exists()
 
 
 def table_after(cluster, number):
@@ -211,15 +219,18 @@ PACKED = 'data = "synthetic"\nsamples = 130_000\nserver = ["untrusted", "trusted
 def test_a_packed_sweep_with_a_task_that_is_killed(cluster):
     """A tenth of ten seconds fits some of the six runs. The second task is cancelled."""
     (cluster.folder / "packed.toml").write_text(PACKED)
-    asked = ["--sbatch=time=0:10", "--array-limit=1", "--checkpoint-every=1", "--submit"]
+    times = ["--sbatch=time=0:10", "--signal-seconds=9", "--checkpoint-every=1"]
     sweep = ["packed.toml", "-o", "my runs"]
-    number = job(cluster, *sweep, *asked).split()[-1]
+    number = job(cluster, *sweep, *times, "--array-limit=1", "--submit").split()[-1]
     tasks = len(cluster.command("squeue", "-h", "-r", "-j", number).splitlines())
     assert 1 < tasks < 6
     # The status command takes about as long as a run, and the first task may have started.
     status = job(cluster, *sweep, "--status")
     assert re.search(r" 0 done, (0 running, 6|[1-5] running, [1-5]) left, 0 failed", status)
     cluster.wait(lambda: "6 left" not in job(cluster, *sweep, "--status"), "the first run")
+    refused = mu2mpi("job", *sweep, "--submit", cwd=cluster.folder)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"job {number} " in refused.stderr
     cluster.command("scancel", f"{number}_1")
     table_after(cluster, number)
     # The second task may have completed some of its runs before the cancellation, but not the last.

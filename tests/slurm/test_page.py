@@ -33,7 +33,6 @@ def test_the_page_does_what_it_shows(nodes, cluster):
     assert "4 done, 0 running, 0 left, 0 failed" in output
     assert "Test loss and accuracy of the output" in output
     assert "#SBATCH --account=physics" in output
-    assert "#PBS" in output
     assert "\nmodule load openmpi\n" in (cluster.folder / "my.sbatch").read_text()
     found = read_result(cluster.folder / "runs" / "hosts.h5")
     assert found.environment["hosts"] == "h1 (1), h2 (1)"

@@ -1,7 +1,7 @@
-"""Print a script for an experiment or a sweep on a cluster, or submit it.
+"""Print a SLURM script for an experiment or a sweep, or submit it.
 
 A task gets as many runs of a sweep as fit a tenth of the time limit; more tasks make an array job. Defaults
-of job options are in the TOML file MU2MPI_SITE, or mu2mpi/site.toml in the user's configuration folder.
+of job options are in the TOML file MU2MPI_SITE, and in mu2mpi/site.toml in the user's configuration folder.
 """
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -10,7 +10,7 @@ from pathlib import Path
 from mu2mpi.cli.common_arguments import add_flag, add_output
 from mu2mpi.cluster.job_script import JobOptions, job_option_names
 
-COMMON_OPTIONS = "config output submit status scheduler nodes ntasks time partition account data_dir setup"
+COMMON_OPTIONS = "config output submit again status nodes ntasks time partition account log data_dir setup"
 USAGE_EXAMPLES = """\
   mu2mpi job experiment.toml --ntasks 10 --time 02:00:00
   mu2mpi job tables.toml --output runs/ --submit
@@ -22,6 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_output(parser, "result file, or folder of a sweep", "PATH")
     actions = parser.add_mutually_exclusive_group()
     add_flag(actions, "--submit", "submission of the script by sbatch, instead of printing it")
+    add_flag(parser, "--again", "submission also if an earlier job is queued or running")
     add_flag(actions, "--status", "numbers of finished, running, missing and failed runs")
     group = parser.add_argument_group("the job (also the keys of a site file)")
     for field in JobOptions.model_fields.values():
@@ -42,12 +43,10 @@ def run_command(arguments: Namespace) -> None:
     sweep = Sweep(read_toml(config), str(config))
     suffix = "" if sweep.swept_names else ".h5"
     output = arguments.output or Path(f"runs/{config.stem.lstrip('.') or 'run'}{suffix}")
-    if options.scheduler != "slurm" and (arguments.submit or arguments.status):
-        arguments.parser.error("--submit and --status need SLURM. Print the script and submit it with qsub")
     job = SweepJob(config, sweep, output, options)
     if arguments.status:
         print(job.status())
     elif arguments.submit:
-        job.submit()
+        job.submit(arguments.again)
     else:
         print(job.script(), end="")
