@@ -20,14 +20,6 @@ from mu2mpi.core.suggestions import suggest_or_list
 from mu2mpi.core.toml import read_toml
 
 EDIT_DIRECTIVE_HINT = "...   # edit, if your site asks for it"  # Value of directives that are commented out
-ENVIRONMENT_VARIABLE, DEFAULT_ENVIRONMENT = "MU2MPI_ENVIRONMENT", ".venv"
-ACTIVATION_COMMANDS = (
-    "# shellcheck source=/dev/null",
-    'source "$environment/bin/activate"',
-    # Rejects the mu2mpi of another environment, which a job may inherit from its submission.
-    '[ "$(command -v mu2mpi)" -ef "$environment/bin/mu2mpi" ] ||',
-    '    { echo "no mu2mpi in $environment" >&2; exit 1; }',
-)
 
 
 def time_limit_seconds(time_limit: str) -> float:
@@ -41,6 +33,11 @@ def time_limit_seconds(time_limit: str) -> float:
     return sum(int(n) * unit for n, unit in zip(numbers, units, strict=False)) or math.inf
 
 
+# Directives of sbatch with an option of the same name
+OPTION_DIRECTIVES = (
+    *("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "mem-per-cpu", "time"),
+    *("partition", "account", "qos", "constraint"),
+)
 NAME_RE = r"\A[!-~]+\Z"  # Printable ASCII without spaces
 LINE_RE = r"\A[^\x00-\x1f\x7f]+\Z"  # Text without control characters
 MEMORY_RE = r"\A[0-9]+[KMGT]?\Z"  # Memory, by default in megabytes
@@ -51,10 +48,8 @@ SbatchDirective = Annotated[str, Field(pattern=r"\A(?!(array|signal)(=|\Z))[a-z]
 TimeLimit = Annotated[str, BeforeValidator(str), AfterValidator(lambda t: time_limit_seconds(t) and t)]
 
 
-def _option(default: Any, metavar: str, help: str, is_directive: bool = False, **constraints: Any) -> Any:
-    """Pydantic field of a job option; `is_directive`: whether sbatch has a directive of this name."""
-    extra: Any = {"is_directive": is_directive}
-    return Field(default, title=metavar, description=help, json_schema_extra=extra, **constraints)
+def _option(default: Any, metavar: str, help: str, **constraints: Any) -> Any:
+    return Field(default, title=metavar, description=help, **constraints)
 
 
 class JobOptions(BaseModel):
@@ -68,16 +63,16 @@ class JobOptions(BaseModel):
         alias_generator=lambda name: name.replace("_", "-"),
     )
 
-    nodes: int | None = _option(None, "N", "nodes per run", True, ge=1)
-    ntasks: int | None = _option(None, "N", "ranks [default: one per node, or 2]", True, ge=1)
-    ntasks_per_node: int | None = _option(None, "N", "ranks per node", True, ge=1)
-    cpus_per_task: int = _option(1, "N", "cores per rank [default: 1]", True, ge=1)
-    mem_per_cpu: str | None = _option(None, "SIZE", "memory per core, such as 2G", True, pattern=MEMORY_RE)
-    time: TimeLimit = _option("01:00:00", "LIMIT", "time limit [default: 01:00:00]", True)
-    partition: str | None = _option(None, "NAME", "partition", True, pattern=NAME_RE)
-    account: str | None = _option(None, "NAME", "account to charge", True, pattern=NAME_RE)
-    qos: str | None = _option(None, "NAME", "quality of service", True, pattern=NAME_RE)
-    constraint: str | None = _option(None, "NAME", "required feature", True, pattern=NAME_RE)
+    nodes: int | None = _option(None, "N", "nodes per run", ge=1)
+    ntasks: int | None = _option(None, "N", "ranks [default: one per node, or 2]", ge=1)
+    ntasks_per_node: int | None = _option(None, "N", "ranks per node", ge=1)
+    cpus_per_task: int = _option(1, "N", "cores per rank [default: 1]", ge=1)
+    mem_per_cpu: str | None = _option(None, "SIZE", "memory per core, such as 2G", pattern=MEMORY_RE)
+    time: TimeLimit = _option("01:00:00", "LIMIT", "time limit [default: 01:00:00]")
+    partition: str | None = _option(None, "NAME", "partition", pattern=NAME_RE)
+    account: str | None = _option(None, "NAME", "account to charge", pattern=NAME_RE)
+    qos: str | None = _option(None, "NAME", "quality of service", pattern=NAME_RE)
+    constraint: str | None = _option(None, "NAME", "required feature", pattern=NAME_RE)
     sbatch: tuple[SbatchDirective, ...] = _option((), "KEY=VALUE", "sbatch directive; repeatable")
     log: str | None = _option(None, "PATTERN", "log file, a pattern of sbatch --output", pattern=LINE_RE)
     array_limit: int | None = _option(None, "N", "maximal number of array tasks running at once", ge=1)
@@ -115,17 +110,16 @@ class JobOptions(BaseModel):
 
     def check_environment(self) -> None:
         """Raise InputError unless the environment of the job is a virtual environment with mu2mpi."""
-        folder = self.environment or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT_ENVIRONMENT
+        folder = self.environment or os.environ.get("MU2MPI_ENVIRONMENT") or ".venv"
         for program in ("activate", "mu2mpi"):
             if folder != "none" and not Path(folder, "bin", program).is_file():
                 advice = "Give a virtual environment with mu2mpi, or none."
                 raise InputError(f"--environment {folder} has no bin/{program}. {advice}")
 
 
-def job_option_names(only_directives: bool = False) -> list[str]:
-    """Return the names of the job options on the command line: all, or those that are sbatch directives."""
-    fields: Any = JobOptions.model_fields.values()
-    return [field.alias for field in fields if not only_directives or field.json_schema_extra["is_directive"]]
+def job_option_names() -> list[str]:
+    """Return the names of the job options on the command line."""
+    return [str(field.alias) for field in JobOptions.model_fields.values()]
 
 
 def _site_settings() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -151,7 +145,7 @@ def _merge_sbatch_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
         replaced[name] = replaced[name] if isinstance(replaced[name], list) else [replaced[name]]
     for entry in replaced.get("sbatch", []):
         name, _, value = str(entry).partition("=")
-        if name in job_option_names(only_directives=True):
+        if name in OPTION_DIRECTIVES:
             replaced |= {name: value, "sbatch": [other for other in replaced["sbatch"] if other != entry]}
     return replaced
 
@@ -161,10 +155,12 @@ def render_job_script(name: str, arguments: Sequence[str], options: JobOptions, 
     command = [*_option_arguments("requeues", options), *arguments, *import_option_arguments()]
     command += [*_option_arguments("checkpoint-every", options), *_option_arguments("data-dir", options)]
     part = f' --part "$SLURM_ARRAY_TASK_ID/{array_tasks}"' if array_tasks > 1 else ""
+    folder = options.environment
     text = importlib.resources.files("mu2mpi.cluster").joinpath("job.sbatch").read_text("utf-8")
     return text.format(
         directives="\n".join(_directive_lines(slurm_directives(name, options, array_tasks))),
-        setup="\n".join(_setup_commands(options)),
+        setup="\n".join(options.setup or ["# module load ..."]),
+        environment=shlex.quote(folder) if folder else "${MU2MPI_ENVIRONMENT:-.venv}",
         command=shlex.join(command) + part,
         seconds=options.signal_seconds,
     )
@@ -172,11 +168,12 @@ def render_job_script(name: str, arguments: Sequence[str], options: JobOptions, 
 
 def slurm_directives(name: str, options: JobOptions, array_tasks: int) -> dict[str, object]:
     """Sbatch directives of a job, by name; "" for a directive without value, None for an omitted one."""
-    names = {name.replace("-", "_") for name in job_option_names(only_directives=True)}
     limit = f"%{options.array_limit}" if options.array_limit else ""
     return {
         "job-name": re.sub(r"[^\w.-]", "-", name),
-        **options.model_dump(by_alias=True, include=names),
+        **{
+            key: value for key, value in options.model_dump(by_alias=True).items() if key in OPTION_DIRECTIVES
+        },
         "ntasks": options.ranks,
         "array": f"0-{array_tasks - 1}{limit}" if array_tasks > 1 else None,
         "output": options.log or ("%x-%A_%a.log" if array_tasks > 1 else "%x-%j.log"),
@@ -200,11 +197,3 @@ def _directive_lines(directives: Mapping[str, object]) -> list[str]:
         elif key in ("partition", "account"):
             lines.append(f"##SBATCH --{key}={EDIT_DIRECTIVE_HINT}")
     return lines
-
-
-def _setup_commands(options: JobOptions) -> list[str]:
-    setup = list(options.setup) or ["# module load ..."]
-    if (folder := options.environment) != "none":
-        default = f"${{{ENVIRONMENT_VARIABLE}:-{DEFAULT_ENVIRONMENT}}}"
-        setup += [f"environment={shlex.quote(folder) if folder else default}", *ACTIVATION_COMMANDS]
-    return setup

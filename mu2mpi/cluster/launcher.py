@@ -1,19 +1,18 @@
-"""Launcher of the ranks of a cluster job: probe of mpirun and srun, signal forwarding, and requeues."""
+"""Launch of the ranks of a cluster job: number of ranks, signal forwarding, and requeues."""
 
 import os
-import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import FrameType
 
 from mu2mpi.cluster import exit_report, slurm
+from mu2mpi.cluster.launcher_search import env_prefix, find_launcher, forget_broken_launcher
 from mu2mpi.cluster.slurm import print_status
 from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError
 from mu2mpi.core.files import FileIdentity, file_identity
@@ -22,14 +21,6 @@ from mu2mpi.results.records import checkpoint_path
 MAX_RANK_STOP_SECONDS = 5.0  # From SIGTERM until a requeue, even if ranks have not stopped yet
 MAX_RESTARTS_WITHOUT_PROGRESS = 3  # Restarts of a job after which a lost run without progress is not requeued
 RANKS_VARIABLE = "MU2MPI_RANKS"
-LAUNCHER_VARIABLE = "MU2MPI_LAUNCHER"
-
-# Program that prints the size of COMM_WORLD on each rank, by one write, since launchers interleave output.
-PROBE_SCRIPT = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.COMM_WORLD.Get_size())"
-MAX_LAUNCHER_PROBE_SECONDS = 60
-
-# Environment variables that ranks on all hosts need; launchers differ in which ones they forward.
-FORWARDED_VARIABLE_RE = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
 
 # Defaults for ranks. Open MPI from PyPI binds ranks to cores outside of the job, and waits in a busy loop.
 DEFAULT_RANK_ENVIRONMENT = {
@@ -54,60 +45,6 @@ def default_rank_count() -> int:
             f"set {RANKS_VARIABLE}, or use mu2mpi launch --ranks N."
         )
     return 1
-
-
-def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
-    """Find a launcher command that starts `ranks` ranks in one COMM_WORLD; InputError if there is none."""
-    if ranks == 1:
-        return []
-    for _ in range(2):  # A probe may fail by the loss of a node.
-        problems = []
-        for candidate in _candidate_launchers(ranks):
-            problem = _launcher_problem(candidate, ranks, environment)
-            if problem is None:
-                return candidate
-            problems.append(f"{shlex.join(candidate)}: {problem}")
-            print_status(f"rejected launcher {problems[-1].splitlines()[0]}")
-    advice = f"Set {LAUNCHER_VARIABLE} to a command that does, such as 'srun --mpi=pmix -n {ranks}'."
-    listed = "\n  ".join([f"no launcher starts {ranks} connected ranks:", *problems])
-    raise InputError(f"{listed}\n{advice}")
-
-
-def _env_prefix(environment: Mapping[str, str]) -> list[str]:
-    forwarded = {name: value for name, value in environment.items() if FORWARDED_VARIABLE_RE.fullmatch(name)}
-    return ["env", *(f"{name}={value}" for name, value in forwarded.items())]
-
-
-def _candidate_launchers(ranks: int) -> list[list[str]]:
-    if chosen := os.environ.get(LAUNCHER_VARIABLE):
-        try:
-            return [shlex.split(chosen)]
-        except ValueError as error:
-            raise InputError(f"{LAUNCHER_VARIABLE} is no command: {error}.") from None
-    local_mpirun, rank_flags = Path(sys.executable).parent / "mpirun", ["-n", str(ranks)]
-    mpirun = str(local_mpirun) if local_mpirun.exists() else shutil.which("mpirun")
-    candidates = [[mpirun, *rank_flags]] if mpirun else []
-    if shutil.which("srun") and "SLURM_JOB_ID" in os.environ:
-        mpi_types = ("--mpi=pmix", "--mpi=pmi2", "--mpi=none")
-        candidates += [["srun", mpi_type, "--kill-on-bad-exit=1", *rank_flags] for mpi_type in mpi_types]
-    return candidates
-
-
-def _launcher_problem(launcher: Sequence[str], ranks: int, environment: Mapping[str, str]) -> str | None:
-    command = [*launcher, *_env_prefix(environment), sys.executable, "-c", PROBE_SCRIPT]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=MAX_LAUNCHER_PROBE_SECONDS, env=environment
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    sizes = done.stdout.split()
-    if done.returncode == 0 and sizes == [str(ranks)] * ranks:
-        return None
-    problem = f"its ranks see {', '.join(sorted(set(sizes))) or 'no'} ranks"
-    if done.returncode != 0:
-        problem = f"it ends with code {done.returncode}"
-    return "\n    ".join([problem, *[line for line in done.stderr.splitlines() if line.strip()][-12:]])
 
 
 class OutputFiles:
@@ -166,7 +103,7 @@ class SignalForwarder:
 
     def run_interruptibly(self, action: Callable[[], list[str]]) -> list[str]:
         """Run a function before the ranks start; a received signal raises SignalBeforeLaunchError."""
-        self.interrupts_action = True
+        self.interrupts_action, self._process = True, None
         try:
             if self.received_signals:
                 raise SignalBeforeLaunchError
@@ -220,9 +157,13 @@ def launch_ranks(
             return EXIT_INTERRUPTED if slurm.requeue_job(max_requeues) else 1
         program = [sys.executable, "-m", "mu2mpi", *arguments]
         print_status(f"starting {ranks} ranks: {shlex.join([*launcher, *program])}")
-        command = [*launcher, *_env_prefix(environment), *program]
+        command = [*launcher, *env_prefix(environment), *program]
         code = forwarder.run_ranks(command, environment, on_timeout=lambda: requeue_if_unfinished(None))
         reported_code = exit_report.read_exit_code(path)
+    may_be_unconnected = reported_code in (None, 2) and not outputs.changed_since_launch()
+    if may_be_unconnected and slurm.all_nodes_respond() and forget_broken_launcher(ranks, environment):
+        print_status("the launcher of earlier jobs does not start connected ranks any more")
+        return launch_ranks(arguments, outputs, ranks, max_requeues, forwarder)
     if reported_code is None and code in (2, EXIT_INTERRUPTED):
         reported_code = code  # Rank 0 could not write the exit report, and has exited with the code itself.
     if reported_code is not None and reported_code != EXIT_INTERRUPTED:

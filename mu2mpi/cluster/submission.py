@@ -24,6 +24,7 @@ from mu2mpi.core.text import print_message, warn
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.evaluation_schedule import run_seconds
 from mu2mpi.execution.plan import Plan
+from mu2mpi.execution.progress import duration_text
 from mu2mpi.execution.sweep_plans import open_sources, resolve_sweep, unfinished_runs
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.records import checkpoint_path
@@ -95,10 +96,6 @@ class SweepJob:
     def _data_dir(self) -> Path | None:
         return Path(self.options.data_dir) if self.options.data_dir else None
 
-    @property
-    def _time_limit(self) -> float:
-        return job_script.time_limit_seconds(self.options.time)
-
     @cached_property
     def run_costs(self) -> list[RunCost]:
         """Estimated cost of each run, in the order of `runs`."""
@@ -110,11 +107,12 @@ class SweepJob:
         max_tasks = slurm.max_array_tasks() if len(self.result_paths) > 1 else 1
         if self.unknown_cost_reason is not None:
             return min(max_tasks, len(self.result_paths))
-        return choose_task_count(self.run_costs, self.options.ranks, self._time_limit, max_tasks)
+        time_limit = job_script.time_limit_seconds(self.options.time)
+        return choose_task_count(self.run_costs, self.options.ranks, time_limit, max_tasks)
 
     def script(self) -> str:
         """Render the job script; warn if a task may exceed its time limit or the cost is unknown."""
-        limit, signal_seconds = self._time_limit, self.options.signal_seconds
+        limit, signal_seconds = job_script.time_limit_seconds(self.options.time), self.options.signal_seconds
         # SLURM rounds time limits up to minutes.
         if 60 * math.ceil(min(limit, 1e9) / 60) < signal_seconds + TASK_STARTUP_SECONDS:
             needed = f"--signal-seconds {signal_seconds} and a start of {TASK_STARTUP_SECONDS:.0f} s"
@@ -126,17 +124,14 @@ class SweepJob:
         else:
             longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
             if longest > limit:
-                excess = f"a task may take {_minutes_text(longest)}, more than --time {self.options.time}"
+                excess = f"a task may take {duration_text(longest)}, more than --time {self.options.time}"
                 warn(f"{excess}, and resume after a requeue. Use a larger --time or --ntasks to avoid that.")
         command = ["sweep", self.config] if self.sweep.swept_names else ["run", "--config", self.config]
         command += ["--output", self.output]
         return job_script.render_job_script(self.config.stem, [*map(str, command)], self.options, self.tasks)
 
     def submit(self, again: bool = False) -> None:
-        """Submit the script, record the submission, and print the job id and estimated cost.
-
-        InputError if an earlier submission is queued or running, unless `again` is true.
-        """
+        """Submit and record the job; InputError if an earlier one is queued or running and not `again`."""
         self.options.check_environment()
         submitted = {job["job_id"] for job in self._submissions()} if not again else set()
         if queued := submitted and submitted & {job for job, _ in slurm.task_states()}:
@@ -147,8 +142,8 @@ class SweepJob:
         if not remaining_paths:
             print_message(f"all {len(self.runs):,} results exist in {self.output}; nothing is submitted")
             return
-        if "%" not in (log_folder := os.path.dirname(self._log_pattern)):
-            os.makedirs(log_folder or ".", exist_ok=True)  # Without it, SLURM fails a job without a message.
+        if (log := self.options.log) and "%" not in os.path.dirname(log):
+            Path(log).parent.mkdir(parents=True, exist_ok=True)  # Without it, SLURM fails the job silently.
         job_id = slurm.submit_job(script)
         print(f"Submitted batch job {job_id}", flush=True)
         options = self.options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -163,24 +158,17 @@ class SweepJob:
         costs = [run if path in remaining_paths else RunCost(0.0, run.machines) for path, run in all_costs]
         seconds = task_seconds(costs, self.tasks, ranks)
         hours = sum(seconds) * ranks * self.options.cpus_per_task / 3600
-        patterns = {"%x": self._directives["job-name"], "%A": job_id, "%j": job_id, "%a": "*"}
-        log = re.sub("%[xAja]", lambda match: str(patterns[match[0]]), self._log_pattern)
+        directives = job_script.slurm_directives(self.config.stem, self.options, self.tasks)
+        patterns = {"%x": directives["job-name"], "%A": job_id, "%j": job_id, "%a": "*"}
+        log = re.sub("%[xAja]", lambda match: str(patterns[match[0]]), str(directives["output"]))
         arguments = [*import_option_arguments(), str(self.config), "-o", str(self.output), "--status"]
         status_command = shlex.join(["mu2mpi", "job", *arguments])
         print_message(
             f"job {job_id}: tasks: {self.tasks:,}; runs per task: {runs_per_task:,}; ranks: {ranks:,}; "
             f"remaining runs: {len(remaining_paths):,} of {len(self.runs):,}\n"
-            f"rough estimate: {hours:.2g} core-hours, at most {_minutes_text(max(seconds))} per task\n"
+            f"rough estimate: {hours:.2g} core-hours, at most {duration_text(max(seconds))} per task\n"
             f"results: {self.output}; logs: {log}\nstatus: {status_command}; squeue -j {job_id}"
         )
-
-    @property
-    def _directives(self) -> dict[str, object]:
-        return job_script.slurm_directives(self.config.stem, self.options, self.tasks)
-
-    @property
-    def _log_pattern(self) -> str:
-        return str(self._directives["output"])
 
     @property
     def _submissions_path(self) -> Path:
@@ -219,7 +207,3 @@ def _is_done(experiment: Experiment, path: Path) -> bool:
     except InputError:
         return False
     return all(getattr(stored, name) == value for name, value in experiment.settings().items())
-
-
-def _minutes_text(seconds: float) -> str:
-    return f"{max(1, round(seconds / 60)):,} min"

@@ -61,6 +61,7 @@ class LogProgress(Callback):
     def on_start(self, start: RunStart) -> None:
         self._rounds, self._rounds_before = start.constants.rounds, start.rounds_done
         self._started = self._printed = monotonic()
+        self._rate_start: tuple[int, float] | None = None  # Round and time since which the rate is measured
         line = run_headline(start)
         if self._label:
             self._print(f"{self._label} {start.name}: {line}")
@@ -72,17 +73,20 @@ class LogProgress(Callback):
                 self._print(advice)
 
     def _print_evaluation(self, evaluation: Evaluation) -> None:
-        rate = (evaluation.round - self._rounds_before) / max(monotonic() - self._started, 1e-9)
-        left = self._rounds - evaluation.round
-        took = f"took {duration_text(evaluation.elapsed_seconds)}"
-        time = f"{timedelta(seconds=round(left / rate))} left" if left else took
-        self._print(
-            f"{self._label or ' '} round {evaluation.round} of {self._rounds}: {evaluation}, "
-            f"{number_text(rate)} rounds/s, {time}"
-        )
+        now, left = monotonic(), self._rounds - evaluation.round
+        start_round, start = (self._rate_start if left else None) or (self._rounds_before, self._started)
+        rate, text = (evaluation.round - start_round) / max(now - start, 1e-9), ""
+        if not left:
+            text = f", {number_text(rate)} rounds/s, took {duration_text(evaluation.elapsed_seconds)}"
+        elif rate > 0 and now - start >= self._interval:
+            self._rate_start = evaluation.round, now
+            text = f", {number_text(rate)} rounds/s, {timedelta(seconds=round(left / rate))} left"
+        self._print(f"{self._label or ' '} round {evaluation.round} of {self._rounds}: {evaluation}{text}")
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         now = monotonic()
+        if self._rate_start is None:  # Before, kernels were compiled and data read.
+            self._rate_start = evaluation.round, now
         if now - self._printed >= self._interval or evaluation.round == self._rounds:
             self._printed = now
             self._print_evaluation(evaluation)
@@ -109,6 +113,8 @@ class BarProgress(LogProgress):
 
     def on_round(self, t: int) -> None:
         now = monotonic()
+        if t == self._rounds_before + 1:
+            self._bar.unpause()  # The time left is estimated without the first round, which compiles kernels.
         if now - self._refreshed >= BAR_REFRESH_SECONDS:
             self._refreshed, spent = now, self._rho_spent(t)
             texts = [self._loss_text] * bool(self._loss_text)

@@ -56,7 +56,7 @@ def test_every_option_is_in_the_script():
         "requeue", "partition=short", "account=physics", "qos=high", "constraint='[a|b]'", "exclusive",
         "mail-user=ab", "comment='x y'",
     }  # fmt: skip
-    assert "\nmodule load gcc\nulimit -l unlimited\nenvironment='/a b'\n# shellcheck" in script
+    assert "\nmodule load gcc\nulimit -l unlimited\nenvironment='/a b'\n" in script
     assert script.endswith(
         "\nexec mu2mpi launch --requeues 0 sweep 'a b.toml' --output 'my runs' --checkpoint-every 1.5 "
         "--data-dir '/my data' --part \"$SLURM_ARRAY_TASK_ID/90\"\n"

@@ -37,9 +37,10 @@ def run_command(arguments: Namespace) -> None:
     from mu2mpi.core.toml import read_toml
 
     config = arguments.config
-    values = {name: getattr(arguments, name.replace("-", "_"), None) for name in job_option_names()}
-    explicit = {name: value for name, value in values.items() if value is not None}
-    options = JobOptions.with_site_defaults(explicit)
+    given = {name.replace("_", "-"): value for name, value in vars(arguments).items()}
+    options = JobOptions.with_site_defaults(
+        {name: given[name] for name in job_option_names() if name in given}
+    )
     sweep = Sweep(read_toml(config), str(config))
     suffix = "" if sweep.swept_names else ".h5"
     output = arguments.output or Path(f"runs/{config.stem.lstrip('.') or 'run'}{suffix}")
