@@ -33,11 +33,6 @@ def time_limit_seconds(time_limit: str) -> float:
     return sum(int(n) * unit for n, unit in zip(numbers, units, strict=False)) or math.inf
 
 
-# Directives of sbatch with an option of the same name
-OPTION_DIRECTIVES = (
-    *("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "mem-per-cpu", "time"),
-    *("partition", "account", "qos", "constraint"),
-)
 NAME_RE = r"\A[!-~]+\Z"  # Printable ASCII without spaces
 LINE_RE = r"\A[^\x00-\x1f\x7f]+\Z"  # Text without control characters
 MEMORY_RE = r"\A[0-9]+[KMGT]?\Z"  # Memory, by default in megabytes
@@ -77,7 +72,7 @@ class JobOptions(BaseModel):
     log: str | None = _option(None, "PATTERN", "log file, a pattern of sbatch --output", pattern=LINE_RE)
     array_limit: int | None = _option(None, "N", "maximal number of array tasks running at once", ge=1)
     signal_seconds: int = _option(
-        120, "N", "seconds from checkpoint to time limit [default: 120]", ge=1, le=65_535
+        120, "N", "seconds from checkpoint to limit [default: 120]", ge=1, le=65_535
     )
     requeues: int | None = _option(None, "N", "maximal requeues of a task [default: 20]", ge=0)
     checkpoint_every: float | None = _option(None, "SECONDS", "interval between checkpoints", gt=0)
@@ -111,10 +106,12 @@ class JobOptions(BaseModel):
     def check_environment(self) -> None:
         """Raise InputError unless the environment of the job is a virtual environment with mu2mpi."""
         folder = self.environment or os.environ.get("MU2MPI_ENVIRONMENT") or ".venv"
-        for program in ("activate", "mu2mpi"):
-            if folder != "none" and not Path(folder, "bin", program).is_file():
-                advice = "Give a virtual environment with mu2mpi, or none."
-                raise InputError(f"--environment {folder} has no bin/{program}. {advice}")
+        if folder != "none" and not all(
+            Path(folder, "bin", name).is_file() for name in ("activate", "mu2mpi")
+        ):
+            raise InputError(
+                f"--environment {folder} is no virtual environment with mu2mpi. Name one, or none."
+            )
 
 
 def job_option_names() -> list[str]:
@@ -122,21 +119,22 @@ def job_option_names() -> list[str]:
     return [str(field.alias) for field in JobOptions.model_fields.values()]
 
 
+# Directives of sbatch that are options, too
+OPTION_DIRECTIVES = job_option_names()[: job_option_names().index("sbatch")]
+
+
 def _site_settings() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a prefix of error messages and the settings of each site file."""
     import platformdirs
 
-    site_path, user_path = (
-        os.environ.get("MU2MPI_SITE"),
-        platformdirs.user_config_path("mu2mpi") / "site.toml",
-    )
-    paths = [Path(site_path).expanduser()] if site_path else []
+    paths = [Path(site).expanduser()] if (site := os.environ.get("MU2MPI_SITE")) else []
+    user_path = platformdirs.user_config_path("mu2mpi") / "site.toml"
     for path in dict.fromkeys([*paths, *[user_path] * user_path.exists()]):
-        site = read_toml(path)
-        if unknown := site.keys() - job_option_names():
+        settings = read_toml(path)
+        if unknown := settings.keys() - job_option_names():
             hint = suggest_or_list(min(unknown), job_option_names(), "keys")
             raise InputError(f"{path}: unknown key {min(unknown)!r}{hint}")
-        yield f"{path}: ", site
+        yield f"{path}: ", settings
 
 
 def _merge_sbatch_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,12 +166,11 @@ def render_job_script(name: str, arguments: Sequence[str], options: JobOptions, 
 
 def slurm_directives(name: str, options: JobOptions, array_tasks: int) -> dict[str, object]:
     """Sbatch directives of a job, by name; "" for a directive without value, None for an omitted one."""
+    values = options.model_dump(by_alias=True)
     limit = f"%{options.array_limit}" if options.array_limit else ""
     return {
         "job-name": re.sub(r"[^\w.-]", "-", name),
-        **{
-            key: value for key, value in options.model_dump(by_alias=True).items() if key in OPTION_DIRECTIVES
-        },
+        **{key: values[key] for key in OPTION_DIRECTIVES},
         "ntasks": options.ranks,
         "array": f"0-{array_tasks - 1}{limit}" if array_tasks > 1 else None,
         "output": options.log or ("%x-%A_%a.log" if array_tasks > 1 else "%x-%j.log"),

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -202,8 +203,7 @@ class SweepJob:
 
 
 def _is_done(experiment: Experiment, path: Path) -> bool:
-    try:
+    with suppress(InputError):
         stored = read_experiment(path)
-    except InputError:
-        return False
-    return all(getattr(stored, name) == value for name, value in experiment.settings().items())
+        return all(getattr(stored, name) == value for name, value in experiment.settings().items())
+    return False

@@ -7,16 +7,15 @@ import subprocess
 import sys
 import time
 from itertools import product
-from pathlib import Path
 
 import pytest
-from helpers.launch import SETTINGS, command_on, mu2mpi
+from helpers.launch import command_on, mu2mpi
 from helpers.slow import slow
 
 from mu2mpi import cli
 from mu2mpi.cli.program import parse
 from mu2mpi.cluster import launcher, slurm
-from mu2mpi.cluster.launcher import OutputFiles, default_rank_count, find_launcher
+from mu2mpi.cluster.launcher import OutputFiles, default_rank_count
 from mu2mpi.core.errors import InputError
 from mu2mpi.results.records import checkpoint_path
 
@@ -100,20 +99,6 @@ def run(folder, *arguments, text=None, **variables):
 
 ALL_SEE_TWO = '"$@" | sed s/^1/2/; "$@" | sed s/^1/2/'
 """Shell text of a launcher whose ranks are not connected but which passes the probe."""
-
-
-@pytest.mark.mpi
-def test_mpirun_of_the_environment_is_found(monkeypatch):
-    for name, value in SETTINGS.items():
-        monkeypatch.setenv(name, value)
-    assert find_launcher(2, os.environ) == [str(Path(sys.executable).parent / "mpirun"), "-n", "2"]
-
-
-@pytest.mark.parametrize("text", ['"$@"\n"$@"', "exit 7", None])
-def test_a_launcher_without_connected_ranks_or_that_fails_is_rejected(monkeypatch, tmp_path, text):
-    monkeypatch.setenv("MU2MPI_LAUNCHER", fake_launcher(tmp_path, text) if text else "/nonexistent/srun -n 2")
-    with pytest.raises(InputError):
-        find_launcher(2, os.environ)
 
 
 @pytest.mark.mpi

@@ -160,7 +160,7 @@ def test_completed_runs_are_not_submitted_nor_rejected_submissions_recorded(caps
     [
         (["--time=2"], ["--time 2", "--signal-seconds 120"]),
         (["--time=10", "--signal-seconds=590"], ["--time 10"]),
-        (["--submit", "--environment=absent"], ["--environment absent", "bin/activate"]),
+        (["--submit", "--environment=absent"], ["--environment absent"]),
     ],
 )
 def test_jobs_that_cannot_succeed_are_refused(capsys, tmp_path, command, options, names):
