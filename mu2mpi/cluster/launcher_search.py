@@ -25,7 +25,7 @@ PROBE_SCRIPT = "import os; from mpi4py import MPI; os.write(1, b'%d\\n' % MPI.CO
 MAX_LAUNCHER_PROBE_SECONDS = 10
 
 # Environment variables that ranks on all hosts need; launchers differ in which ones they forward.
-FORWARDED_VARIABLE_RE = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS")
+FORWARDED_VARIABLE_RE = re.compile("MU2MPI_.*|PYTHONPATH|(OMP|NUMBA)_NUM_THREADS|NUMBA_CACHE_DIR")
 
 
 def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
