@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -85,8 +85,16 @@ class JobOptions(BaseModel):
     @classmethod
     def with_site_defaults(cls, options: Mapping[str, Any]) -> Self:
         """Build job options from MU2MPI_SITE, the user's site.toml and `options`, each over those before."""
+        import platformdirs
+
+        paths = [Path(site).expanduser()] if (site := os.environ.get("MU2MPI_SITE")) else []
+        user_path = platformdirs.user_config_path("mu2mpi") / "site.toml"
+        paths += [user_path] * (user_path not in paths and user_path.exists())
         merged: dict[str, Any] = {} if sys.prefix == sys.base_prefix else {"environment": sys.prefix}
-        for prefix, settings in [*_site_settings(), ("--", options)]:
+        for prefix, settings in [*((f"{path}: ", read_toml(path)) for path in paths), ("--", options)]:
+            if unknown := settings.keys() - job_option_names():
+                hint = suggest_or_list(min(unknown), job_option_names(), "keys")
+                raise InputError(f"{prefix}unknown key {min(unknown)!r}{hint}")
             for name, value in _merge_sbatch_directives(settings).items():
                 merged[name] = [*merged.get(name, ()), *value] if isinstance(value, list) else value
             try:
@@ -99,9 +107,7 @@ class JobOptions(BaseModel):
     @property
     def ranks(self) -> int:
         """Number of ranks per run."""
-        if self.nodes is None and self.ntasks_per_node is None:
-            return self.ntasks or 2
-        return self.ntasks or (self.nodes or 1) * (self.ntasks_per_node or 1)
+        return self.ntasks or (self.nodes or 1) * (self.ntasks_per_node or (1 if self.nodes else 2))
 
     def check_environment(self) -> None:
         """Raise InputError unless the environment of the job is a virtual environment with mu2mpi."""
@@ -121,20 +127,6 @@ def job_option_names() -> list[str]:
 
 # Directives of sbatch that are options, too
 OPTION_DIRECTIVES = job_option_names()[: job_option_names().index("sbatch")]
-
-
-def _site_settings() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a prefix of error messages and the settings of each site file."""
-    import platformdirs
-
-    paths = [Path(site).expanduser()] if (site := os.environ.get("MU2MPI_SITE")) else []
-    user_path = platformdirs.user_config_path("mu2mpi") / "site.toml"
-    for path in dict.fromkeys([*paths, *[user_path] * user_path.exists()]):
-        settings = read_toml(path)
-        if unknown := settings.keys() - job_option_names():
-            hint = suggest_or_list(min(unknown), job_option_names(), "keys")
-            raise InputError(f"{path}: unknown key {min(unknown)!r}{hint}")
-        yield f"{path}: ", settings
 
 
 def _merge_sbatch_directives(settings: Mapping[str, Any]) -> dict[str, Any]:

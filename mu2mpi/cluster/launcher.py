@@ -160,7 +160,8 @@ def launch_ranks(
         command = [*launcher, *env_prefix(environment), *program]
         code = forwarder.run_ranks(command, environment, on_timeout=lambda: requeue_if_unfinished(None))
         reported_code = exit_report.read_exit_code(path)
-    may_be_unconnected = reported_code in (None, 2) and not outputs.changed_since_launch()
+    has_signal_or_progress = bool(forwarder.received_signals) or outputs.changed_since_launch()
+    may_be_unconnected = reported_code in (None, 2) and not has_signal_or_progress
     if may_be_unconnected and slurm.all_nodes_respond() and forget_broken_launcher(ranks, environment):
         print_status("the launcher of earlier jobs does not start connected ranks any more")
         return launch_ranks(arguments, outputs, ranks, max_requeues, forwarder)

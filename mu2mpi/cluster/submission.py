@@ -119,9 +119,10 @@ class SweepJob:
             needed = f"--signal-seconds {signal_seconds} and a start of {TASK_STARTUP_SECONDS:.0f} s"
             raise InputError(f"--time {self.options.time} is less than {needed}. Use a larger --time.")
         if self.unknown_cost_reason is not None:
-            advice = "task if the site allows so many. Print the script again where the data are."
-            unknown_duration = "The duration of runs is therefore unknown, and each run has its own"
-            warn(f"{self.unknown_cost_reason}\n{unknown_duration} {advice}")
+            advice = (
+                "Each run has its own task if the site allows. Print the script again where the data are."
+            )
+            warn(f"{self.unknown_cost_reason}\nThe duration of runs is therefore unknown. {advice}")
         else:
             longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
             if longest > limit:
