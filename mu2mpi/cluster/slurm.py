@@ -67,14 +67,12 @@ def all_nodes_respond() -> bool:
 def submit_job(script: str) -> str:
     """Submit a job script with sbatch and return the job id; InputError if the submission fails."""
     try:
-        done = subprocess.run(["sbatch"], input=script, text=True, check=True, stdout=subprocess.PIPE)
+        done = subprocess.run(["sbatch"], input=script, text=True, stdout=subprocess.PIPE)
     except FileNotFoundError:
         raise InputError("sbatch is not installed here. Submit the script on a node that has it.") from None
-    except subprocess.CalledProcessError as error:
-        raise InputError(f"sbatch ended with code {error.returncode}") from None
     match = re.search(r"Submitted batch job (\d+)", done.stdout)
-    if match is None:
-        raise InputError(f"sbatch printed no job id: {done.stdout.strip()!r}")
+    if done.returncode != 0 or match is None:
+        raise InputError(f"sbatch ended with code {done.returncode}, and printed {done.stdout.strip()!r}")
     return match[1]
 
 

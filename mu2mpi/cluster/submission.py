@@ -26,7 +26,7 @@ from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.evaluation_schedule import run_seconds
 from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.progress import duration_text
-from mu2mpi.execution.sweep_plans import open_sources, resolve_sweep, unfinished_runs
+from mu2mpi.execution.sweep_plans import resolve_sweep, unfinished_runs
 from mu2mpi.results.reader import read_experiment
 from mu2mpi.results.records import checkpoint_path
 from mu2mpi.results.result_files import join_names
@@ -81,21 +81,12 @@ class SweepJob:
     def runs(self) -> dict[Path, Plan]:
         """Plan of each run, by result file; warns of runs that are refused, InputError if all are."""
         experiments, ranks = self.sweep.experiments, self.options.ranks
-        resolved = resolve_sweep(self.sweep, experiments, self._data_dir, Communicator(), ranks)
+        data_dir = Path(self.options.data_dir) if self.options.data_dir else None
+        resolved = resolve_sweep(self.sweep, experiments, data_dir, Communicator(), ranks)
         if lines := [*self.sweep.exclusions, *resolved.refusal_lines()]:
             warn("\n".join(lines))
         paths = dict(zip(experiments, self.result_paths, strict=True))
         return {paths[experiment]: plan for experiment, plan in resolved.plans.items()}
-
-    @cached_property
-    def unknown_cost_reason(self) -> str | None:
-        """Error message if the data cannot be opened, so that the cost of the runs is unknown; else None."""
-        sources = open_sources(self.sweep.experiments, self._data_dir, Communicator())
-        return next((str(each) for each in sources.values() if isinstance(each, InputError)), None)
-
-    @property
-    def _data_dir(self) -> Path | None:
-        return Path(self.options.data_dir) if self.options.data_dir else None
 
     @cached_property
     def run_costs(self) -> list[RunCost]:
@@ -106,28 +97,20 @@ class SweepJob:
     def tasks(self) -> int:
         """Number of array tasks of the job, which divide the runs evenly."""
         max_tasks = slurm.max_array_tasks() if len(self.result_paths) > 1 else 1
-        if self.unknown_cost_reason is not None:
-            return min(max_tasks, len(self.result_paths))
         time_limit = job_script.time_limit_seconds(self.options.time)
         return choose_task_count(self.run_costs, self.options.ranks, time_limit, max_tasks)
 
     def script(self) -> str:
-        """Render the job script; warn if a task may exceed its time limit or the cost is unknown."""
+        """Render the job script; warn if a task may exceed its time limit."""
         limit, signal_seconds = job_script.time_limit_seconds(self.options.time), self.options.signal_seconds
         # SLURM rounds time limits up to minutes.
         if 60 * math.ceil(min(limit, 1e9) / 60) < signal_seconds + TASK_STARTUP_SECONDS:
             needed = f"--signal-seconds {signal_seconds} and a start of {TASK_STARTUP_SECONDS:.0f} s"
             raise InputError(f"--time {self.options.time} is less than {needed}. Use a larger --time.")
-        if self.unknown_cost_reason is not None:
-            advice = (
-                "Each run has its own task if the site allows. Print the script again where the data are."
-            )
-            warn(f"{self.unknown_cost_reason}\nThe duration of runs is therefore unknown. {advice}")
-        else:
-            longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
-            if longest > limit:
-                excess = f"a task may take {duration_text(longest)}, more than --time {self.options.time}"
-                warn(f"{excess}, and resume after a requeue. Use a larger --time or --ntasks to avoid that.")
+        longest = max(task_seconds(self.run_costs, self.tasks, self.options.ranks))
+        if longest > limit:
+            excess = f"a task may take {duration_text(longest)}, more than --time {self.options.time}"
+            warn(f"{excess}, and resume after a requeue. Use a larger --time or --ntasks to avoid that.")
         command = ["sweep", self.config] if self.sweep.swept_names else ["run", "--config", self.config]
         command += ["--output", self.output]
         return job_script.render_job_script(self.config.stem, [*map(str, command)], self.options, self.tasks)

@@ -55,7 +55,7 @@ def resolve_sweep(
     The samples of the experiments `to_read` are checked as well.
     """
     plans, refused, accepted = dict[Experiment, Plan](), dict[str, str](), dict[Experiment, bool]()
-    sources = open_sources(experiments, location, communicator, to_read)
+    sources = _open_sources(experiments, location, communicator, to_read)
     ranks = ranks or communicator.size
     with communicator.collective_errors():
         for experiment in experiments:
@@ -106,16 +106,13 @@ def _is_possible(
     return accepted[default_run]
 
 
-def open_sources(
+def _open_sources(
     experiments: Sequence[Experiment],
     location: DataLocation,
     communicator: Communicator,
-    to_read: Iterable[Experiment] = (),
+    to_read: Iterable[Experiment],
 ) -> dict[tuple[object, ...], DataSource | InputError]:
-    """Open each distinct data set; return sources, or errors, by `Experiment.data_set_identity`.
-
-    The samples of the experiments `to_read` are checked as well; collective.
-    """
+    """Open each distinct data set; return sources, or errors, by identity of the data; collective."""
     examples = {experiment.data_set_identity: experiment for experiment in experiments}
     identities_to_read = {experiment.data_set_identity for experiment in to_read}
     sources = dict[tuple[object, ...], DataSource | InputError]()
