@@ -72,15 +72,13 @@ class JobOptions(BaseModel):
     log: str | None = _option(None, "PATTERN", "log file, a pattern of sbatch --output", pattern=LINE_RE)
     array_limit: int | None = _option(None, "N", "maximal number of array tasks running at once", ge=1)
     signal_seconds: int = _option(
-        120, "N", "seconds from checkpoint to limit [default: 120]", ge=1, le=65_535
+        120, "N", "seconds from signal to time limit [default: 120]", ge=1, le=65_535
     )
     requeues: int | None = _option(None, "N", "maximal requeues of a task [default: 20]", ge=0)
     checkpoint_every: float | None = _option(None, "SECONDS", "interval between checkpoints", gt=0)
     data_dir: str | None = _option(None, "FOLDER", "folder of data sets, one subfolder each", pattern=LINE_RE)
     setup: tuple[TextLine, ...] = _option((), "COMMAND", "shell command to run first; repeatable")
-    environment: str | None = _option(
-        None, "FOLDER", "virtualenv, or none [default: active]", pattern=LINE_RE
-    )
+    environment: str | None = _option(None, "FOLDER", "virtualenv or none [default: active]", pattern=LINE_RE)
 
     @classmethod
     def with_site_defaults(cls, options: Mapping[str, Any]) -> Self:
@@ -112,12 +110,9 @@ class JobOptions(BaseModel):
     def check_environment(self) -> None:
         """Raise InputError unless the environment of the job is a virtual environment with mu2mpi."""
         folder = self.environment or os.environ.get("MU2MPI_ENVIRONMENT") or ".venv"
-        if folder != "none" and not all(
-            Path(folder, "bin", name).is_file() for name in ("activate", "mu2mpi")
-        ):
-            raise InputError(
-                f"--environment {folder} is no virtual environment with mu2mpi. Name one, or none."
-            )
+        files = (Path(folder, "bin", name) for name in ("activate", "mu2mpi"))
+        if folder != "none" and not all(map(Path.is_file, files)):
+            raise InputError(f"--environment {folder} has no mu2mpi. Name a virtual environment, or none.")
 
 
 def job_option_names() -> list[str]:
