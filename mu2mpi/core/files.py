@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from mu2mpi.core.errors import InputError
 
@@ -35,36 +36,45 @@ def check_readable(path: Path | str) -> None:
         raise InputError(f"cannot read {path}: it is a pipe, a socket or a device. Copy it to a file.")
 
 
-def write_atomically(
-    path: Path, chunks: Iterable[bytes | memoryview], *, mode: int = 0o666, replace: bool = True
-) -> None:
-    """Write a file atomically: neither a reader nor a crash ever observes partial content.
+@contextmanager
+def atomic_writer(
+    path: Path, *, mode: int = 0o666, replace: bool = True, durable: bool = True
+) -> Iterator[BinaryIO]:
+    """Context manager: binary file that becomes `path` at the end, so that nobody observes partial content.
 
-    The chunks go to a temporary file that is flushed and renamed. Missing folders are created; the umask
-    restricts `mode`. FileExistsError if the file exists and `replace` is false; OSError names `path`.
+    It has a temporary name, and is flushed to the disk and renamed. Missing folders are created; the umask
+    restricts `mode`. Unless `durable`, it is not flushed, so that a power failure may leave an empty file.
+    FileExistsError if the file exists and `replace` is false; OSError names `path`.
     """
     try:
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary_path(target) as temporary:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with open(descriptor, "wb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
+            descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+            with open(descriptor, "w+b") as file:
+                yield file
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
             _rename(temporary, target, replace)
     except FileExistsError:
         raise
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-    # Some network file systems cannot flush a folder; the file is written nevertheless.
-    with suppress(OSError):
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    if durable:
+        # Some network file systems cannot flush a folder; the file is written nevertheless.
+        with suppress(OSError):
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def write_atomically(path: Path, chunks: Iterable[bytes | memoryview], **options: Any) -> None:
+    """Write chunks of bytes to a file by `atomic_writer`, with its options."""
+    with atomic_writer(path, **options) as file:
+        file.writelines(chunks)
 
 
 def check_creatable(path: Path) -> None:
@@ -158,7 +168,7 @@ def remove_temporaries() -> None:
 
 def remove_stale_temporaries(path: Path) -> None:
     """Remove temporary files that any process left behind for `path` or for names that extend its name."""
-    for target in {path, Path(os.path.realpath(path))}:
+    for target in {path.absolute(), Path(os.path.realpath(path))}:
         pattern = re.compile(rf"\.{re.escape(target.name)}(\..+)?\.\d+-[0-9a-f]{{8}}\.tmp")
         for file_name in os.listdir(target.parent):
             if pattern.fullmatch(file_name):

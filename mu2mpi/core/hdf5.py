@@ -8,12 +8,15 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5f, h5p, h5s, h5t
+from h5py import h5a, h5d, h5f, h5g, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
 
 HDF5_LOCKING_VARIABLE = "HDF5_USE_FILE_LOCKING"
+MAX_COMPACT_BYTES = 1024  # Largest array stored in its object header, which takes fewer bytes than a chunk
+METADATA_BLOCK_BYTES = 512  # Allocated at once; the unused end of a block stays in the file
+MAX_HEADER_ATTRIBUTES = 1 << 15  # Keeps attributes in object headers, which have checksums
 
 
 def open_for_reading(path: Path | str, locking: bool | None = None) -> h5py.File:
@@ -43,13 +46,28 @@ def hdf5_file_bytes(write_content: Callable[[h5py.File], object]) -> bytes:
     access, creation = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.FILE_CREATE)
     access.set_fapl_core(backing_store=False)
     access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)  # Format 1.10 has checksums of metadata.
-    for set_order in (creation.set_attr_creation_order, creation.set_link_creation_order):
-        set_order(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
-    creation.set_attr_phase_change(1 << 15, 0)  # Keeps attributes in the object header, with checksum.
+    access.set_meta_block_size(METADATA_BLOCK_BYTES)
+    _track_order(creation)
     with h5py.File(h5f.create(b"image", h5f.ACC_TRUNC, creation, access)) as file:
         write_content(file)
         file.flush()
         return file.id.get_file_image()  # type: ignore[no-any-return]
+
+
+def _track_order(creation: Any) -> Any:
+    """Let a new group keep its members in creation order, with all attributes in its object header."""
+    for set_order in (creation.set_attr_creation_order, creation.set_link_creation_order):
+        set_order(h5p.CRT_ORDER_TRACKED)  # An index of the order takes half a kilobyte.
+    creation.set_attr_phase_change(MAX_HEADER_ATTRIBUTES, 0)
+    return creation
+
+
+def create_group(parent: h5py.Group, name: str, attributes: Mapping[str, Any] | None = None) -> h5py.Group:
+    """Create an HDF5 group that keeps the order of its members, with attributes as `write_attributes`."""
+    creation = _track_order(h5p.create(h5p.GROUP_CREATE))
+    group = h5py.Group(h5g.create(parent.id, name.encode(), gcpl=creation))
+    write_attributes(group, attributes or {})
+    return group
 
 
 def booleans_as_ints(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,9 +96,16 @@ def read_attributes(target: h5py.Group | h5py.Dataset, *names: str) -> dict[str,
 
 
 def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: Any) -> h5py.Dataset:
-    """Write an array as a dataset with a Fletcher-32 checksum; `filters` are h5py options (compression)."""
-    filters = {"fletcher32": True, **filters} if values.size else {}  # Empty arrays support no filters.
-    return group.create_dataset(name, data=values, **filters)
+    """Write an array as a dataset with a checksum: Fletcher-32, or that of the header if it is small.
+
+    `filters` are h5py options (compression) of larger arrays.
+    """
+    if not 0 < values.nbytes <= MAX_COMPACT_BYTES:
+        filters = {"fletcher32": True, **filters} if values.size else {}  # Empty arrays support no filters.
+        return group.create_dataset(name, data=values, **filters)
+    creation = h5p.create(h5p.DATASET_CREATE)
+    creation.set_layout(h5d.COMPACT)
+    return group.create_dataset(name, data=values, dcpl=creation)
 
 
 # The low-level calls below are several times faster than h5py's objects, which matters for 1000 files.
@@ -96,7 +121,7 @@ def _read_attribute(group: Any, name: str) -> Any:
 
 def open_group(file: h5py.File, name: str) -> Any:
     """Low-level h5py identifier of an HDF5 group; supports ``b"name" in group``."""
-    return h5py.h5g.open(file.id, name.encode())
+    return h5g.open(file.id, name.encode())
 
 
 def read_number(group: Any, name: str) -> float:
@@ -115,7 +140,7 @@ def read_text(group: Any, name: str) -> str:
 
 def read_array(group: Any, name: str, dtype: type[np.generic] | None = None) -> NDArray[Any]:
     """Numeric array in a group from `open_group`, converted to `dtype` if one is given."""
-    dataset = h5py.h5d.open(group, name.encode())
+    dataset = h5d.open(group, name.encode())
     values = np.empty(dataset.shape, dtype or dataset.dtype)
     if values.size:
         dataset.read(h5s.ALL, h5s.ALL, values)

@@ -17,14 +17,18 @@ from mu2mpi.execution.plan import Plan, input_digest
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.machine import counted_classes
 from mu2mpi.privacy.noise.grid import MAX_GRID_SUM
-from mu2mpi.results.checkpoint import read_latest_valid_checkpoint
-from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, checkpoint_path
+from mu2mpi.results.checkpoint import read_latest_valid_checkpoint, remove_checkpoint
+from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, checkpoint_path, previous_checkpoint_path
 
 
 def find_checkpoint(output: Path, experiment: Experiment, platforms: tuple[str, ...]) -> Checkpoint | None:
     """Return the checkpoint beside an output, if any; InputError if the experiment cannot resume from it."""
     path = checkpoint_path(output)
     if not path.exists():
+        return None
+    is_empty = path.stat().st_size == 0 and not previous_checkpoint_path(path).exists()
+    if is_empty and experiment.seed is not None:
+        remove_checkpoint(path)  # The first one, which `write_checkpoint` has not flushed.
         return None
     checkpoint = read_latest_valid_checkpoint(path)
     # Open settings were resolved when the run began, perhaps on another number of ranks.

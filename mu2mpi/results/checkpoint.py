@@ -16,7 +16,7 @@ import numpy as np
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import link_or_copy, remove_stale_temporaries, write_atomically
-from mu2mpi.core.hdf5 import hdf5_file_bytes, read_attributes, write_array, write_attributes
+from mu2mpi.core.hdf5 import create_group, hdf5_file_bytes, read_attributes, write_array, write_attributes
 from mu2mpi.core.registry import describe_imported_files
 from mu2mpi.core.text import warn
 from mu2mpi.results.opening import open_mu2mpi_file, stored_experiment, stored_privacy
@@ -30,11 +30,16 @@ SCALAR_ATTRIBUTES: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) 
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path, replace: bool = True) -> None:
-    """Write a checkpoint atomically with mode 0600; `previous_checkpoint_path` keeps the replaced one."""
+    """Write a checkpoint atomically with mode 0600; `previous_checkpoint_path` keeps the replaced one.
+
+    Unless it replaces another one, it is flushed to the disk only if it has the noise key. That of a run with
+    a seed may be empty after a power failure: the run starts over, and its messages are the same.
+    """
     content = hdf5_file_bytes(lambda file: _write_checkpoint_data(file, checkpoint))
     if replace and path.exists():
         link_or_copy(path, previous_checkpoint_path(path))
-    write_atomically(path, (content,), mode=0o600, replace=replace)
+    durable = replace or checkpoint.root_key is not None
+    write_atomically(path, (content,), mode=0o600, replace=replace, durable=durable)
     if not replace:
         # Other files of a new checkpoint can only be left over from killed writers.
         previous_checkpoint_path(path).unlink(missing_ok=True)
@@ -53,7 +58,7 @@ def _write_checkpoint_data(file: h5py.File, checkpoint: Checkpoint) -> None:
         "data_digest": checkpoint.data_digest.hex(),
     }
     write_attributes(file, attributes | key | imports)
-    write_attributes(file.create_group("privacy"), checkpoint.privacy.file_attributes())
+    create_group(file, "privacy", checkpoint.privacy.file_attributes())
     arrays = {name: getattr(checkpoint, name) for name in ROOT_DATASETS}
     arrays |= {f"iterates/{name}": array for name, array in checkpoint.iterates.items()}
     arrays |= {f"history/{name}": getattr(checkpoint.history, name) for name in History.column_names()}

@@ -1,11 +1,11 @@
 """Write HDF5 result files atomically."""
 
 import os
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_creatable, write_atomically
-from mu2mpi.core.hdf5 import hdf5_file_bytes, write_array, write_attributes
+from mu2mpi.core.hdf5 import create_group, hdf5_file_bytes, write_array, write_attributes
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
 from mu2mpi.results.records import CONFUSION_DIMENSIONS, CONFUSION_LONG_NAME, RESULT_SCHEMA, History
 from mu2mpi.results.result import Result
@@ -26,17 +26,24 @@ OUTPUT_EXISTS_ERROR = "the output {} exists; give --overwrite to replace it, or 
 
 def check_output(path: Path, overwrite: bool) -> None:
     """Raise InputError unless a result file can be written to a path; leaves the disk unchanged."""
-    target = Path(os.path.realpath(path))
-    if os.path.isdir(target):
-        raise InputError(f"the output {path} is a folder; name a file in it, such as {path / 'result.h5'}")
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise InputError(f"the output {path} is not an ordinary file; name another file")
-    if os.path.isfile(target) and not overwrite:
-        raise InputError(OUTPUT_EXISTS_ERROR.format(path))
+    _check_existing(path, overwrite)
     try:
-        check_creatable(target)
+        check_creatable(Path(os.path.realpath(path)))
     except OSError as error:
         raise InputError(f"cannot write the output {path}: {error.strerror} ({error.filename})") from None
+
+
+def _check_existing(path: Path, overwrite: bool) -> None:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    if stat.S_ISDIR(mode):
+        raise InputError(f"the output {path} is a folder; name a file in it, such as {path / 'result.h5'}")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"the output {path} is not an ordinary file; name another file")
+    if not overwrite:
+        raise InputError(OUTPUT_EXISTS_ERROR.format(path))
 
 
 def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
@@ -44,7 +51,7 @@ def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
 
     Without `overwrite`, InputError is raised for an existing file, also for one created during the call.
     """
-    check_output(path, overwrite)
+    _check_existing(path, overwrite)
     try:
         content = hdf5_file_bytes(lambda file: _write_result_groups(file, result))
         write_atomically(path, (content,), replace=overwrite)
@@ -62,19 +69,19 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
     # A copied result keeps the version that ran the experiment.
     software = {"mu2mpi_version": __version__, **result.environment}
     write_attributes(file, {**header, **software, **header})
-    _write_model(_create_group(file, "model"), result)
-    history = _create_group(file, "history")
+    _write_model(create_group(file, "model"), result)
+    history = create_group(file, "history")
     columns = History.column_attributes(result.label_kind, result.loss_unit)
     scales = [_write_dataset(history, "round", result.history.round, **columns.pop("round"))]
     for name, attributes in columns.items():
         _write_dataset(history, name, getattr(result.history, name), **attributes, scales=scales)
-    privacy = _create_group(file, "privacy", result.privacy.file_attributes())
+    privacy = create_group(file, "privacy", result.privacy.file_attributes())
     if result.accounts is not None:
-        _write_accounts(_create_group(privacy, "machines"), result.accounts)
+        _write_accounts(create_group(privacy, "machines"), result.accounts)
     if result.theory is not None:
-        _create_group(file, "theory", {**asdict(result.theory), "units": result.loss_unit})
+        create_group(file, "theory", {**asdict(result.theory), "units": result.loss_unit})
     if result.metrics or result.test_rows is not None:
-        metrics = _create_group(file, "metrics", result.metrics)
+        metrics = create_group(file, "metrics", result.metrics)
         if (rows := result.test_rows) is not None:
             _write_dataset(metrics, "test_row", rows, "row of a test sample in the data file, from 0")
         if (confusion := result.confusion) is not None:
@@ -82,7 +89,7 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
             scales = [_write_dataset(metrics, name, numbers, text) for name, text in dimensions]
             _write_dataset(metrics, "confusion", confusion, CONFUSION_LONG_NAME, scales=scales)
     if result.diagnostics is not None:
-        private = _create_group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
+        private = create_group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
         if (counts := result.class_counts) is not None:
             machines = _write_dataset(private, "machine", np.arange(len(counts)), "machine")
             text = "class, or interval of the label range"
@@ -90,16 +97,10 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
             text = "samples of each class used by each machine"
             _write_dataset(private, "class_counts", counts, text, scales=[machines, classes])
     if result.timing:
-        timing, ranks = _create_group(file, "timing"), len(next(iter(result.timing.values())))
+        timing, ranks = create_group(file, "timing"), len(next(iter(result.timing.values())))
         scales = [_write_dataset(timing, "rank", np.arange(ranks), "MPI rank")]
         for phase, seconds in result.timing.items():
             _write_dataset(timing, phase, seconds, f"time spent on {phase}", "s", scales)
-
-
-def _create_group(file: h5py.Group, name: str, attributes: Mapping[str, Any] | None = None) -> h5py.Group:
-    group = file.create_group(name, track_order=True)
-    write_attributes(group, attributes or {})
-    return group
 
 
 def _write_model(group: h5py.Group, result: Result) -> None:

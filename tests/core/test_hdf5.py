@@ -29,13 +29,14 @@ def test_every_flipped_byte_of_a_small_file_is_an_error_or_changes_nothing(tmp_p
         group = file.create_group("group", track_order=True)
         write_attributes(file, {f"number {k}": 1.5 * k for k in range(9)} | {"text": "rho = 4.0\n" * 500})
         write_attributes(group, {f"integer {k}": k for k in range(9)} | {"text": "größer"})
-        write_array(group, "plain", np.arange(4.0))
+        write_array(group, "small", np.arange(4.0))
+        write_array(group, "plain", np.arange(129.0))
         write_attributes(write_array(file, "packed", names, compression="gzip", shuffle=True), {"units": "1"})
 
     def content():
         with open_for_reading(path) as file:
             found = {name: read_attributes(file[name]) for name in ("/", "group", "packed")}
-            return repr((found, file["group/plain"][()].tobytes(), file["packed"].asstr()[()].tolist()))
+            return repr((found, [a[()].tobytes() for a in file["group"].values()], file["packed"].asstr()[()].tolist()))
 
     good = hdf5_file_bytes(fill)
     path.write_bytes(good)
@@ -53,7 +54,8 @@ def test_every_flipped_byte_of_a_small_file_is_an_error_or_changes_nothing(tmp_p
 
 
 def test_attributes_and_arrays_are_read_as_written(tmp_path):
-    arrays = {"matrix": np.arange(6, dtype=np.int16).reshape(2, 3), "empty": np.empty((0, 4))}
+    matrix = np.arange(600, dtype=np.int16).reshape(2, 300)
+    arrays = {"matrix": matrix, "small": matrix[:, :256], "empty": np.empty((0, 4))}
     attributes = {"rho": 0.1, "rounds": 7, "is_public": True, "text": "größer", "none": ""}
     with h5py.File(tmp_path / "a.h5", "w") as file:
         write_attributes(group := file.create_group("group"), {**attributes, "zero": "a\0b"})
@@ -61,7 +63,9 @@ def test_attributes_and_arrays_are_read_as_written(tmp_path):
             write_array(group, name, values)
     with open_for_reading(tmp_path / "a.h5", locking=False) as file, open_for_reading(tmp_path / "a.h5"):
         assert read_attributes(file["group"]) == {**attributes, "zero": "ab"}
-        assert (file["group/matrix"].fletcher32, file["group/empty"].fletcher32) == (True, False)
+        assert [file["group"][name].fletcher32 for name in arrays] == [True, False, False]
+        # Compact: in the object header, with its checksum.
+        assert [file["group"][name].id.get_create_plist().get_layout() for name in arrays] == [2, 0, 1]
         group = open_group(file, "group")
         assert (
             read_number(group, "rounds"),
