@@ -17,7 +17,7 @@ from mu2mpi.federation.participation.schedule import parse_participation
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result import Result
-from mu2mpi.results.result_files import list_result_files, map_files
+from mu2mpi.results.result_files import is_container, list_result_files, map_files, relative_paths
 from mu2mpi.results.writer import check_output, write_result
 
 NO_NOISE_ERROR = "it added no noise, so nothing in it is protected. Give --even-if-unprotected to publish it."
@@ -107,13 +107,10 @@ def _remove_unprotected(result: Result, with_test_results: bool) -> Result:
 
 
 def _output_paths(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
-    files, folders = list_result_files(paths), [path for path in paths if path.is_dir()]
+    files, folders = list_result_files(paths), [*filter(is_container, paths)]
     targets = {paths[0]: output}
     if len(paths) > 1 or folders or output.is_dir():
-        targets = {}
-        for file in files:
-            relative = (file.relative_to(f) for f in folders if file.is_relative_to(f))
-            targets[file] = output / next(relative, file.name)
+        targets = {file: output / relative for file, relative in relative_paths(files, paths).items()}
         if output.is_file():
             raise InputError(f"--output must be a folder for several results, got the file {output}.")
     for folder in folders:
@@ -123,6 +120,6 @@ def _output_paths(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
     for file, target in targets.items():
         if (other := sources.setdefault(target, file)) != file:
             raise InputError(f"{other} and {file} would both become {target}. Publish them one by one.")
-        if target.exists() and target.samefile(file):
+        if os.path.realpath(target) == os.path.realpath(file):
             raise InputError(f"--output {target} is the result itself. Choose another.")
     return targets

@@ -206,18 +206,18 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         return run
 
 
-def _read_environment(file: h5py.File) -> dict[str, Any]:
+def _read_environment(file: h5py.Group) -> dict[str, Any]:
     header = ("schema", "created", "status", "experiment")
     environment = {name: value for name, value in read_attributes(file).items() if name not in header}
     return {k: v if isinstance(v, str) else v.item() for k, v in environment.items()}
 
 
-def _read_contents(file: h5py.File, path: Path, experiment: Experiment) -> RunContents:
+def _read_contents(file: h5py.Group, path: Path, experiment: Experiment) -> RunContents:
     digest = records.model_digest(_read_matrix(file, "x"), _read_matrix(file, "w"))
     return RunContents(path, experiment, stored_privacy(file, path), _read_environment(file), digest)
 
 
-def _read_array_or_none(file: h5py.File, name: str) -> IntArray | None:
+def _read_array_or_none(file: h5py.Group, name: str) -> IntArray | None:
     if name not in file:
         return None
     if (values := read_array(file.id, name)).dtype.kind not in "iu":
@@ -225,12 +225,12 @@ def _read_array_or_none(file: h5py.File, name: str) -> IntArray | None:
     return values
 
 
-def _read_strings(file: h5py.File, name: str) -> tuple[str, ...] | None:
+def _read_strings(file: h5py.Group, name: str) -> tuple[str, ...] | None:
     return tuple(file[name].asstr()[()]) if name in file else None
 
 
 def _read_columns(
-    file: h5py.File, group: str, record_class: type, names: Iterable[str]
+    file: h5py.Group, group: str, record_class: type, names: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
     """Read HDF5 columns by name; ValueError unless lengths agree and types are those of a record class."""
     types = get_type_hints(record_class)
@@ -243,7 +243,7 @@ def _read_columns(
     return columns
 
 
-def _read_accounts(file: h5py.File) -> PerMachineAccounts | None:
+def _read_accounts(file: h5py.Group) -> PerMachineAccounts | None:
     if (group := "privacy/machines") not in file:
         return None
     columns = _read_columns(file, group, PerMachineAccounts, PerMachineAccounts.columns())
@@ -257,7 +257,7 @@ def _read_accounts(file: h5py.File) -> PerMachineAccounts | None:
     return PerMachineAccounts(**columns, machine_owners=owners, participation=participation)
 
 
-def _read_public_facts(file: h5py.File) -> PublicFacts | None:
+def _read_public_facts(file: h5py.Group) -> PublicFacts | None:
     model = open_group(file, "model")
     stored = [name for name in PublicFacts._fields if h5py.h5a.exists(model, name.encode())]
     if "max_squared_norm" not in stored:
@@ -268,7 +268,7 @@ def _read_public_facts(file: h5py.File) -> PublicFacts | None:
     return PublicFacts(int(classes), max_squared_norm, int(samples), *averages)
 
 
-def _read_metrics(file: h5py.File) -> dict[str, float]:
+def _read_metrics(file: h5py.Group) -> dict[str, float]:
     """Return the output's test metrics by name; empty for a file published without metrics."""
     if "metrics" not in file:
         return {}
@@ -276,7 +276,7 @@ def _read_metrics(file: h5py.File) -> dict[str, float]:
     return {name: read_number(metrics, name) for name in file["metrics"].attrs}
 
 
-def _read_matrix(file: h5py.File, name: str) -> FloatArray:
+def _read_matrix(file: h5py.Group, name: str) -> FloatArray:
     matrix = read_array(file.id, f"model/{name}")
     shape = file["model/row"].shape + file["model/feature"].shape
     if matrix.shape != shape or matrix.dtype != np.float64 or not np.isfinite(matrix).all():
@@ -284,7 +284,7 @@ def _read_matrix(file: h5py.File, name: str) -> FloatArray:
     return matrix
 
 
-def _read_timing(file: h5py.File) -> dict[str, FloatArray]:
+def _read_timing(file: h5py.Group) -> dict[str, FloatArray]:
     """Return seconds by phase, shape (ranks,) each; empty for a file published without times."""
     if "timing" not in file:
         return {}
@@ -297,7 +297,7 @@ def _read_timing(file: h5py.File) -> dict[str, FloatArray]:
     return times
 
 
-def stored_history(file: h5py.File) -> History:
+def stored_history(file: h5py.Group) -> History:
     """Return the measurements at evaluation rounds in an open file; ValueError if column lengths differ."""
     # Earlier versions did not store the number of test samples.
     defaults: dict[str, Any] = {**dict.fromkeys(SCORE_COLUMNS.values(), np.nan), "test_samples": 0}
@@ -306,7 +306,7 @@ def stored_history(file: h5py.File) -> History:
     return History(**columns, **{n: np.full(len(columns["round"]), v) for n, v in absent.items()})
 
 
-def _read_dataclass(record_class: type[Any], file: h5py.File, group: str) -> Any:
+def _read_dataclass(record_class: type[Any], file: h5py.Group, group: str) -> Any:
     """Return a dataclass of numbers from the attributes of an HDF5 group; None for an absent group."""
     if group not in file:
         return None

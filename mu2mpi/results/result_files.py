@@ -1,4 +1,4 @@
-"""Search for result files in folders and read the summaries that tables and figures need."""
+"""Search for results in folders and study files, and read the summaries that tables and figures need."""
 
 import os
 import signal
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import import_files, imported_files
+from mu2mpi.results.opening import is_study, path_exists, study_results
 from mu2mpi.results.reader import RunSummary, read_summary
+from mu2mpi.results.records import RESULT_SUFFIX
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -128,22 +130,44 @@ def _show_progress(results: Iterator[T], count: int, action: str) -> Iterable[T]
 def find_result_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     """List possible result files in files and folders, and warnings for folders that cannot be listed.
 
-    A folder is searched recursively for ``*.h5``, in sorted order, without hidden files and folders.
+    A folder is searched recursively for ``*.h5``, in sorted order, without hidden files and folders. In place
+    of study files, their results are listed.
     """
     files: dict[str, Path] = {}
     errors: list[OSError] = []
     for path in paths:
-        if not os.path.exists(path):
+        if not path_exists(path):
             raise InputError(f"there is no file or folder {path}")
         candidates = [] if os.path.isdir(path) else [path]
         if not candidates:
             for parent, folders, names in os.walk(path, onerror=errors.append):
                 folders[:] = [name for name in folders if not name.startswith(".")]
-                results = (name for name in names if name.endswith(".h5") and not name.startswith("."))
+                results = (n for n in names if n.endswith(RESULT_SUFFIX) and not n.startswith("."))
                 candidates += [Path(parent, name) for name in results]
-        for file in sorted(candidates):
-            files.setdefault(os.path.realpath(file), file)
+        for candidate in sorted(candidates):
+            for file in _results_in(candidate):
+                files.setdefault(os.path.realpath(file), file)
     return list(files.values()), [f"{e.filename} cannot be listed: {e.strerror}" for e in errors]
+
+
+def _results_in(file: Path) -> list[Path]:
+    """Results in a study file, or else the file itself; reading a damaged study file raises an error."""
+    if is_study(file):
+        with suppress(InputError):
+            return study_results(file)
+    return [file]
+
+
+def relative_paths(files: Iterable[Path], paths: Iterable[Path]) -> dict[Path, Path]:
+    """Path of each file below the folder or study file among the searched `paths`, or else its name."""
+    folders = [path for path in paths if is_container(path)]
+    below = {file: (file.relative_to(f) for f in folders if file.is_relative_to(f)) for file in files}
+    return {file: next(relative, Path(file.name)) for file, relative in below.items()}
+
+
+def is_container(path: Path) -> bool:
+    """Whether a path is that of a folder or a study file."""
+    return path.is_dir() or is_study(path)
 
 
 def list_result_files(paths: Iterable[Path]) -> list[Path]:

@@ -1,6 +1,5 @@
 """Draw a figure of results for a paper."""
 
-import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -37,6 +36,7 @@ def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.figures import FigureOptions, draw_figure, figure_format, get_figure, render_figure
     from mu2mpi.analysis.setting_labels import unmatched_labels
     from mu2mpi.core.files import write_atomically
+    from mu2mpi.results.opening import path_exists
     from mu2mpi.results.writer import check_output
 
     first, *others = arguments.paths
@@ -45,7 +45,7 @@ def run_command(arguments: Namespace) -> None:
         if not others:
             arguments.parser.error(f"Results are missing. Name them, such as: mu2mpi plot {figure} runs/")
         arguments.paths = others
-    elif not os.path.exists(first):
+    elif not path_exists(first):
         hint = suggest_or_list(str(first), known_names("figures"), "figures")
         arguments.parser.error(f"{first} is neither a figure nor a file or folder{hint}")
     elif arguments.x_axis is not None:

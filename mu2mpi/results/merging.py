@@ -1,0 +1,65 @@
+"""Merge results into a study file: one HDF5 file with a group for each."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+import h5py
+
+from mu2mpi._version import __version__
+from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import atomic_writer
+from mu2mpi.core.hdf5 import copy_group, write_attributes
+from mu2mpi.results.opening import open_result
+from mu2mpi.results.reader import RunSummary
+from mu2mpi.results.records import RESULT_SUFFIX, STUDY_SCHEMA
+from mu2mpi.results.result_files import load_summaries, map_files, relative_paths, require_results
+from mu2mpi.results.writer import OUTPUT_EXISTS_ERROR, check_output
+
+USER_BLOCK_BYTES = 512  # In front of the HDF5 content: tells study files without opening them as HDF5
+
+
+def merge_results(paths: Sequence[Path], output: Path, overwrite: bool = False) -> list[str]:
+    """Write a study file with the results in files, folders and other study files; return their names.
+
+    The names are the paths below the searched folders. A result that is found more than once is written once.
+    Raises InputError, before anything is written, if a file is not a result or two results have one name.
+    """
+    check_output(output, overwrite)
+    runs, _ = load_summaries(paths, strict=True, prefetch=("contents",), in_parallel=True)
+    require_results(runs, paths)
+    runs_by_name, problems = dict[str, RunSummary](), list[str]()
+    relative = relative_paths([run.path for run in runs], paths)
+    for run in runs:
+        other = runs_by_name.setdefault(name := _result_name(relative[run.path]), run)
+        if not _are_same(run, other):
+            problems.append(f"{other.path} and {run.path} are different results and would both become {name}")
+    if problems:
+        raise InputError("\n".join([*problems, "Rename them, or merge them into study files of their own."]))
+    try:
+        with atomic_writer(output, replace=overwrite) as file:
+            options = {"libver": ("v110", "v110"), "userblock_size": USER_BLOCK_BYTES, "track_order": True}
+            with h5py.File(file, "w", **options) as study:
+                created = datetime.now(UTC).isoformat(timespec="seconds")
+                header = {"schema": STUDY_SCHEMA, "created": created, "mu2mpi_version": __version__}
+                write_attributes(study, header)
+                items = list(runs_by_name.items())
+                for name, source in map_files(lambda item: (item[0], item[1].path), items, "merging", False):
+                    with open_result(source) as result:
+                        copy_group(result, study, name)
+            file.seek(0)
+            file.write(f"{STUDY_SCHEMA}\n".encode())
+    except FileExistsError:
+        raise InputError(OUTPUT_EXISTS_ERROR.format(output)) from None
+    return list(runs_by_name)
+
+
+def _result_name(relative: Path) -> str:
+    """Name in a study file of a result from a relative path, without the study files on the way."""
+    folders = [part for part in relative.parts[:-1] if part != ".." and not part.endswith(RESULT_SUFFIX)]
+    return PurePosixPath(*folders, relative.name.removesuffix(RESULT_SUFFIX) + RESULT_SUFFIX).as_posix()
+
+
+def _are_same(run: RunSummary, other: RunSummary) -> bool:
+    one, two = ((r.experiment, r.created, r.contents.model_digest) for r in (run, other))
+    return one == two
