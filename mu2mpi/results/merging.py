@@ -16,6 +16,7 @@ from mu2mpi.results.records import RESULT_SUFFIX, STUDY_SCHEMA
 from mu2mpi.results.result_files import load_summaries, map_files, relative_paths, require_results
 from mu2mpi.results.writer import OUTPUT_EXISTS_ERROR, check_output
 
+MAX_LISTED_PROBLEMS = 10  # Results of equal names that an error message lists
 USER_BLOCK_BYTES = 512  # In front of the HDF5 content: tells study files without opening them as HDF5
 
 
@@ -35,7 +36,8 @@ def merge_results(paths: Sequence[Path], output: Path, overwrite: bool = False) 
         if not _are_same(run, other):
             problems.append(f"{other.path} and {run.path} are different results and would both become {name}")
     if problems:
-        raise InputError("\n".join([*problems, "Rename them, or merge them into study files of their own."]))
+        more = [f"... and {len(problems) - MAX_LISTED_PROBLEMS:,} more"][: len(problems) > MAX_LISTED_PROBLEMS]
+        raise InputError("\n".join([*problems[:MAX_LISTED_PROBLEMS], *more, "Rename the files."]))
     try:
         with atomic_writer(output, replace=overwrite) as file:
             options = {"libver": ("v110", "v110"), "userblock_size": USER_BLOCK_BYTES, "track_order": True}

@@ -14,7 +14,7 @@ import h5py
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import FileIdentity, check_readable, file_identity
+from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import open_for_reading, read_attributes, read_text
 from mu2mpi.core.toml import parse_toml
 from mu2mpi.privacy.statement import PrivacyStatement
@@ -32,11 +32,11 @@ def is_study(path: Path | str) -> bool:
 
 
 def study_of(path: Path) -> Path | None:
-    """Study file of a result with a path such as ``study.h5/NAME.h5``; None for a file of its own."""
+    """File of a path such as ``study.h5/NAME.h5``, of a result in a study file; None for other paths."""
     try:
         os.stat(path)
     except NotADirectoryError:
-        return next((parent for parent in path.parents if is_study(parent)), None)
+        return next(filter(os.path.isfile, path.parents))
     except (OSError, ValueError):
         pass
     return None
@@ -65,8 +65,9 @@ def _result_names(group: h5py.Group) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1)
-def _open_study(path: Path, identity: FileIdentity) -> h5py.File:
+def _open_study(path: Path, *identity: float) -> h5py.File:
     """Open a study file until another one is opened, or another version of it."""
+    check_readable(path)
     return open_for_reading(path, locking=False)
 
 
@@ -77,25 +78,25 @@ def open_mu2mpi_file(path: Path, advice: str = "copy it again or repeat the run"
     Errors, also of the code in the with block, become InputError.
     """
     study = study_of(path)
-    file_path = study or path
-    check_readable(file_path)
     try:
         # Files of mu2mpi are replaced, never changed in place, so that locks are not needed.
         if study is None:
+            check_readable(path)
             with open_for_reading(path, locking=False) as file:
                 yield file
         else:
-            file, name = _open_study(study, file_identity(study)), path.relative_to(study).as_posix()
-            if name not in file:
+            version, name = os.stat(study), path.relative_to(study).as_posix()
+            file = _open_study(study, version.st_dev, version.st_ino, version.st_size, version.st_mtime_ns)
+            if not file.id.links.exists(name.encode()):
                 raise InputError(f"cannot read {path}: the study {study} has no result of this name")
-            yield file[name]
+            yield h5py.Group(h5py.h5g.open(file.id, name.encode()))
     except InputError:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.strerror and error.filename:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
-        if not h5py.is_hdf5(file_path):
-            raise InputError(f"{file_path} is not an HDF5 file, so not a file of mu2mpi") from None
+        if not h5py.is_hdf5(study or path):
+            raise InputError(f"{study or path} is not an HDF5 file, so not a file of mu2mpi") from None
         # The type of exception that HDF5 raises depends on where the file is damaged.
         raise InputError(f"{path} is damaged or incomplete ({error}); {advice}") from error
 

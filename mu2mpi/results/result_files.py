@@ -161,8 +161,8 @@ def _results_in(file: Path) -> list[Path]:
 def relative_paths(files: Iterable[Path], paths: Iterable[Path]) -> dict[Path, Path]:
     """Path of each file below the folder or study file among the searched `paths`, or else its name."""
     folders = [path for path in paths if is_container(path)]
-    below = {file: (file.relative_to(f) for f in folders if file.is_relative_to(f)) for file in files}
-    return {file: next(relative, Path(file.name)) for file, relative in below.items()}
+    parents = {file: next(filter(file.is_relative_to, folders), file.parent) for file in files}
+    return {file: file.relative_to(parent) for file, parent in parents.items()}
 
 
 def is_container(path: Path) -> bool:
