@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,7 @@ def describe_result(result: Result, path: Path, diagnostics: bool = False) -> st
         "Theory": _theory_section(result.theory, " (nats)" * (result.loss_unit == "nat")),
         "Diagnostics": _diagnostics_section(result.diagnostics, path, diagnostics),
         "Time in seconds": _timing_table(result),
+        "Cost": _cost_section(result.cost),
         "Where it ran": format_named_values(result.environment.items()),
         "To repeat it": _repeat_command(result),
     }
@@ -289,6 +291,15 @@ def _timing_table(result: Result) -> str:
     phases["all phases"] = np.sum([*phases.values()], axis=0)
     rows = [[phase, f"{np.mean(each):.3f}", f"{np.max(each):.3f}"] for phase, each in phases.items()]
     return text_table(["phase", "mean over ranks", "slowest rank"], [rows])
+
+
+def _cost_section(cost: Mapping[str, Any]) -> str:
+    if not cost:
+        return ""
+    low, high = (bytes_used / 1e6 for bytes_used in (min(cost["peak_memory"]), max(cost["peak_memory"])))
+    memory = f"{high:,.0f} MB" if low == high else f"{low:,.0f} to {high:,.0f} MB"
+    rows = {"core hours": f"{cost['core_seconds'] / 3600:.3g}", "peak memory of a rank": memory, **cost}
+    return format_named_values([(n, v) for n, v in rows.items() if n not in ("core_seconds", "peak_memory")])
 
 
 def _repeat_command(result: Result) -> str:

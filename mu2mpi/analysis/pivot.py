@@ -12,7 +12,7 @@ from mu2mpi.core.text import TableRow, html_table
 from mu2mpi.losses.metrics.metric import all_metrics
 
 # Measurements of which the lowest is the best, beside the loss and metrics
-_LOWER_IS_BETTER = ("excess_loss", "elapsed_seconds", "gradient_evaluations")
+_LOWER_IS_BETTER = ("excess_loss", "elapsed_seconds", "core_hours", "peak_memory", "gradient_evaluations")
 # Settings of the problem, not of the method: means are compared at equal values of these
 _PROBLEM_SETTINGS = (
     "data", "test", "loss", "machines", "rounds", "samples", "features", "classes", "epsilon", "rho", "delta",

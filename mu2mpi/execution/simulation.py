@@ -91,6 +91,7 @@ class Simulation:
     """Run of a plan on all ranks; InputError if noise cannot be sampled accurately or samples are invalid."""
 
     def __init__(self, plan: Plan, communicator: Communicator, checkpoint: Checkpoint | None = None) -> None:
+        self._created, self._core_seconds_before = perf_counter(), 0.0
         self.plan, self.communicator, problem = plan, communicator, plan.constants.problem
         self.experiment, self.source, self.constants = plan.experiment, plan.source, plan.constants
         experiment, source, constants = self.experiment, self.source, self.constants
@@ -166,9 +167,15 @@ class Simulation:
             accounts=per_machine_plan.accounts(self.experiment.delta) if per_machine_plan else None,
             timing=self.timer.seconds_by_rank(communicator),
             environment=environment.describe_environment(communicator),
+            cost=environment.job_cost(self._core_seconds(), communicator),
         )
         public = communicator.bcast_object(replace(result, diagnostics=None, class_counts=None))
         return result if communicator.rank == 0 else public
+
+    def _core_seconds(self) -> float:
+        """Return the time since the run began, or those of all starts until a checkpoint, times its cores."""
+        cores = self.communicator.size * environment.cores_per_rank()
+        return self._core_seconds_before + cores * (perf_counter() - self._created)
 
     def _run_rounds(self, callbacks: CallbackList, checkpoint_policy: CheckpointPolicy) -> None:
         """Run the remaining rounds of the simulation; rank 0 records the evaluations."""
@@ -271,6 +278,7 @@ class Simulation:
             privacy=self.privacy_statement,
             numeric_platforms=numeric_platforms,
             data_digest=self.plan.digest,
+            core_seconds=self._core_seconds(),
         )
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:
@@ -284,6 +292,7 @@ class Simulation:
             machines.clipped_count = checkpoint.clipped
             self._history_rows = checkpoint.history.rows()
             self._elapsed_before = checkpoint.elapsed_seconds
+            self._core_seconds_before = checkpoint.core_seconds
             self._class_counts_before = checkpoint.class_counts
         if self.rounds_done > 0:
             is_central = self.constants.problem.trust_mode.is_central

@@ -13,10 +13,9 @@ from mu2mpi.core.hdf5 import copy_group, write_attributes
 from mu2mpi.results.opening import open_result
 from mu2mpi.results.reader import RunSummary
 from mu2mpi.results.records import RESULT_SUFFIX, STUDY_SCHEMA
-from mu2mpi.results.result_files import load_summaries, map_files, relative_paths, require_results
+from mu2mpi.results.result_files import join_names, load_summaries, map_files, relative_paths, require_results
 from mu2mpi.results.writer import OUTPUT_EXISTS_ERROR, check_output
 
-MAX_LISTED_PROBLEMS = 10  # Results of equal names that an error message lists
 USER_BLOCK_BYTES = 512  # In front of the HDF5 content: tells study files without opening them as HDF5
 
 
@@ -29,15 +28,16 @@ def merge_results(paths: Sequence[Path], output: Path, overwrite: bool = False) 
     check_output(output, overwrite)
     runs, _ = load_summaries(paths, strict=True, prefetch=("contents",), in_parallel=True)
     require_results(runs, paths)
-    runs_by_name, problems = dict[str, RunSummary](), list[str]()
+    runs_by_name, clashes = dict[str, RunSummary](), dict[str, list[Path]]()
     relative = relative_paths([run.path for run in runs], paths)
     for run in runs:
         other = runs_by_name.setdefault(name := _result_name(relative[run.path]), run)
         if not _are_same(run, other):
-            problems.append(f"{other.path} and {run.path} are different results and would both become {name}")
-    if problems:
-        more = [f"... and {len(problems) - MAX_LISTED_PROBLEMS:,} more"][: len(problems) > MAX_LISTED_PROBLEMS]
-        raise InputError("\n".join([*problems[:MAX_LISTED_PROBLEMS], *more, "Rename the files."]))
+            clashes.setdefault(name, [other.path]).append(run.path)
+    if clashes:
+        text = "{} are different results and would become {}"
+        lines = [text.format(join_names(files), name) for name, files in clashes.items()]
+        raise InputError("\n".join(lines + ["Rename the files, or merge them into several study files."]))
     try:
         with atomic_writer(output, replace=overwrite) as file:
             options = {"libver": ("v110", "v110"), "userblock_size": USER_BLOCK_BYTES, "track_order": True}

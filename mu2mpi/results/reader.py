@@ -56,7 +56,8 @@ class RunSummary:
     test_accuracy: float  # of the output, in [0, 1]; NaN for regression
     # Other numbers by name: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, fields of `Theory`, ``ranks``,
     # ``cores`` (not in old files), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` (sums
-    # over machines), ``elapsed_seconds``, mean seconds over ranks such as ``noise_seconds``, and metrics
+    # over machines), ``elapsed_seconds``, mean seconds over ranks such as ``noise_seconds``, ``core_hours``,
+    # ``peak_memory`` (bytes of the rank that used most), and metrics
     measurements: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan  # of the output; NaN for classification
     public_facts: PublicFacts | None = None  # public facts of the data that a preset may use
@@ -157,6 +158,7 @@ def read_result(path: Path | str) -> Result:
             loss_unit=str(read_attributes(file["history/test_loss"], "units").get("units", "1")),
             timing=_read_timing(file),
             environment=_read_environment(file),
+            cost=_read_cost(file),
             path=path,
         )
 
@@ -193,6 +195,9 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         timing = _read_timing(file).items()
         measurements |= {f"{phase}_seconds": float(ranks.mean()) for phase, ranks in timing if ranks.size}
         measurements |= _read_metrics(file)
+        if cost := _read_cost(file):
+            measurements["core_hours"] = cost["core_seconds"] / 3600
+            measurements["peak_memory"] = int(cost["peak_memory"].max())
         public_facts = _read_public_facts(file) if experiment.preset_settings() else None
         has_version = h5py.h5a.exists(file.id, b"mu2mpi_version")
         version = read_text(file.id, "mu2mpi_version") if has_version else ""
@@ -210,6 +215,15 @@ def _read_environment(file: h5py.Group) -> dict[str, Any]:
     header = ("schema", "created", "status", "experiment")
     environment = {name: value for name, value in read_attributes(file).items() if name not in header}
     return {k: v if isinstance(v, str) else v.item() for k, v in environment.items()}
+
+
+def _read_cost(file: h5py.Group) -> dict[str, Any]:
+    """Return the cost of a run; empty for a published file, and for one of an earlier version."""
+    if "cost" not in file:
+        return {}
+    attributes = read_attributes(file["cost"])
+    attributes["core_seconds"] = float(attributes["core_seconds"])
+    return {**attributes, "peak_memory": read_array(file.id, "cost/peak_memory")}
 
 
 def _read_contents(file: h5py.Group, path: Path, experiment: Experiment) -> RunContents:

@@ -137,6 +137,7 @@ class Checkpoint:
     privacy: PrivacyStatement  # of the complete run
     numeric_platforms: tuple[str, ...]  # processors and software of the ranks that determine the last bits
     data_digest: bytes  # SHA-256 of the training data and of files about machines
+    core_seconds: float = 0.0  # of all starts of the run
 
 
 def model_digest(x: FloatArray, w: FloatArray) -> bytes:

@@ -65,6 +65,9 @@ class Result:
         Test samples by true and predicted class; None for regression and for very many classes.
     test_rows : ndarray of int64 or None
         Rows (from 0) of the test samples if the test set is a share of the data file.
+    cost : dict of str to float, str or ndarray
+        ``core_seconds``, ``peak_memory`` (bytes by rank), and of a batch job ``job``, ``array_task``,
+        ``cluster`` and ``partition``; empty in published files.
     """
 
     experiment: Experiment
@@ -89,6 +92,7 @@ class Result:
     confusion: IntArray | None = None
     test_rows: IntArray | None = None
     path: Path | None = None
+    cost: dict[str, Any] = field(default_factory=dict)
 
     @property
     def label_kind(self) -> str:

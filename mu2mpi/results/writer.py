@@ -101,6 +101,11 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
         scales = [_write_dataset(timing, "rank", np.arange(ranks), "MPI rank")]
         for phase, seconds in result.timing.items():
             _write_dataset(timing, phase, seconds, f"time spent on {phase}", "s", scales)
+    if result.cost:
+        cost, memory = create_group(file, "cost"), result.cost["peak_memory"]
+        write_attributes(cost, {name: v for name, v in result.cost.items() if name != "peak_memory"})
+        scales = [_write_dataset(cost, "rank", np.arange(len(memory)), "MPI rank")]
+        _write_dataset(cost, "peak_memory", memory, "largest resident memory", "byte", scales)
 
 
 def _write_model(group: h5py.Group, result: Result) -> None:
