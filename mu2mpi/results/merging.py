@@ -37,7 +37,7 @@ def merge_results(paths: Sequence[Path], output: Path, overwrite: bool = False) 
     if clashes:
         text = "{} are different results and would become {}"
         lines = [text.format(join_names(files), name) for name, files in clashes.items()]
-        raise InputError("\n".join(lines + ["Rename the files, or merge them into several study files."]))
+        raise InputError("\n".join([*lines, "Rename the files, or merge them into several study files."]))
     try:
         with atomic_writer(output, replace=overwrite) as file:
             options = {"libver": ("v110", "v110"), "userblock_size": USER_BLOCK_BYTES, "track_order": True}

@@ -5,9 +5,8 @@ A study file is a folder of results in one HDF5 file. Its results have paths suc
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 
 import h5py
@@ -19,6 +18,9 @@ from mu2mpi.core.hdf5 import open_for_reading, read_attributes, read_text
 from mu2mpi.core.toml import parse_toml
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.records import RESULT_SCHEMA, RESULT_SUFFIX, STUDY_SCHEMA
+
+# For each active `studies_kept_open`, the study file that was read last, by path and version
+_kept_studies: list[dict[Hashable, h5py.File]] = []
 
 
 def is_study(path: Path | str) -> bool:
@@ -64,11 +66,35 @@ def _result_names(group: h5py.Group) -> Iterator[str]:
             yield from (f"{name}/{below}" for below in _result_names(group[name]))
 
 
-@lru_cache(maxsize=1)
-def _open_study(path: Path, *identity: float) -> h5py.File:
-    """Open a study file until another one is opened, or another version of it."""
-    check_readable(path)
-    return open_for_reading(path, locking=False)
+@contextmanager
+def studies_kept_open() -> Iterator[None]:
+    """Context manager: a study file that is read stays open until another one is, or until the end."""
+    _kept_studies.append({})
+    try:
+        yield
+    finally:
+        _close_all(_kept_studies.pop())
+
+
+def _close_all(files: dict[Hashable, h5py.File]) -> None:
+    while files:
+        files.popitem()[1].close()
+
+
+@contextmanager
+def _open_study(path: Path) -> Iterator[h5py.File]:
+    status = os.stat(path)
+    version = path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    files = _kept_studies[-1] if _kept_studies else {}
+    if version not in files:
+        _close_all(files)
+        check_readable(path)
+        files[version] = open_for_reading(path, locking=False)
+    try:
+        yield files[version]
+    finally:
+        if not _kept_studies:
+            _close_all(files)
 
 
 @contextmanager
@@ -85,11 +111,11 @@ def open_mu2mpi_file(path: Path, advice: str = "copy it again or repeat the run"
             with open_for_reading(path, locking=False) as file:
                 yield file
         else:
-            version, name = os.stat(study), path.relative_to(study).as_posix()
-            file = _open_study(study, version.st_dev, version.st_ino, version.st_size, version.st_mtime_ns)
-            if not file.id.links.exists(name.encode()):
-                raise InputError(f"cannot read {path}: the study {study} has no result of this name")
-            yield h5py.Group(h5py.h5g.open(file.id, name.encode()))
+            with _open_study(study) as file:
+                name = path.relative_to(study).as_posix().encode()
+                if not file.id.links.exists(name):
+                    raise InputError(f"cannot read {path}: the study {study} has no result of this name")
+                yield h5py.Group(h5py.h5g.open(file.id, name))
     except InputError:
         raise
     except Exception as error:

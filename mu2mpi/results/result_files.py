@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import import_files, imported_files
-from mu2mpi.results.opening import is_study, path_exists, study_results
+from mu2mpi.results.opening import is_study, path_exists, studies_kept_open, study_results
 from mu2mpi.results.reader import RunSummary, read_summary
 from mu2mpi.results.records import RESULT_SUFFIX
 
@@ -68,10 +68,15 @@ def map_files(
     """
     processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not in_parallel or processes == 1 or len(files) < PARALLEL_MIN_FILES:
-        results: Iterator[T] = map(function, files)
+        results = _map_in_order(function, files)
     else:
         results = _map_in_processes(function, files, processes)
     return iter(_show_progress(results, len(files), action))
+
+
+def _map_in_order(function: Callable[[F], T], files: Iterable[F]) -> Iterator[T]:
+    with studies_kept_open():
+        yield from map(function, files)
 
 
 def _map_in_processes(function: Callable[[F], T], files: Sequence[F], processes: int) -> Iterator[T]:
@@ -106,7 +111,7 @@ def _send_results(
     sender: "Connection", function: Callable[[F], T], files: Sequence[F], extensions: Sequence[Path]
 ) -> None:
     import_files(extensions)
-    with suppress(BrokenPipeError):
+    with suppress(BrokenPipeError), studies_kept_open():
         for file in files:
             try:
                 sender.send(function(file))

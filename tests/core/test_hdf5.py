@@ -36,7 +36,8 @@ def test_every_flipped_byte_of_a_small_file_is_an_error_or_changes_nothing(tmp_p
     def content():
         with open_for_reading(path) as file:
             found = {name: read_attributes(file[name]) for name in ("/", "group", "packed")}
-            return repr((found, [a[()].tobytes() for a in file["group"].values()], file["packed"].asstr()[()].tolist()))
+            arrays = [array[()].tobytes() for array in file["group"].values()]
+            return repr((found, arrays, file["packed"].asstr()[()].tolist()))
 
     good = hdf5_file_bytes(fill)
     path.write_bytes(good)

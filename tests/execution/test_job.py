@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from helpers.interrupted_runs import BEGINS, Meanwhile, job, simulated, stopped_
 from helpers.slow import slow
 from helpers.sources import random_source
 
-from mu2mpi import run
+from mu2mpi import load, run
 from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
@@ -155,6 +156,34 @@ def test_the_key_is_kept_before_the_first_message(tmp_path, monkeypatch):
     # Another run has a key of its own.
     other = job().run_to_file(Experiment(machines=4), source, tmp_path / "b.h5")
     assert not np.array_equal(other.x, expected.x)
+
+
+@pytest.mark.parametrize(("experiment", "flushes"), [(SEEDED, 2), (SECRET, 4)])
+def test_a_short_run_flushes_what_a_power_failure_must_not_lose(experiment, flushes, tmp_path, monkeypatch):
+    """The result and its folder, and before the first message the key of a run without a seed."""
+    flushed, source = [], open_source_on_ranks(experiment, None, SERIAL)
+    monkeypatch.setattr("os.fsync", flushed.append)
+    expected = job().run_to_file(experiment, source, tmp_path / "a.h5")
+    assert len(flushed) == flushes
+    # A checkpoint that was not flushed may be empty: without a key, the run starts over.
+    checkpoint_path(tmp_path / "b.h5").touch()
+    if experiment.seed is None:
+        with pytest.raises(InputError, match="checkpoint"):
+            job().run_to_file(experiment, source, tmp_path / "b.h5")
+        return
+    assert job().run_to_file(experiment, source, tmp_path / "b.h5").x.tobytes() == expected.x.tobytes()
+    # What a run cost is of all its starts.
+    assert expected.cost["peak_memory"].shape == (1,)
+    kept = replace(stopped_state(experiment, source, 2), core_seconds=7200.0)
+    write_checkpoint(kept, checkpoint_path(tmp_path / "c.h5"))
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "4")
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "17")
+    cost = job().run_to_file(experiment, source, tmp_path / "c.h5").cost
+    assert 7200 < cost["core_seconds"] < 7200 + 4 * 60
+    assert cost["job"] == "17"
+    np.testing.assert_equal(read_result(tmp_path / "c.h5").cost, cost)
+    table = load(tmp_path / "c.h5").table(values=["core_hours", "peak_memory"])
+    assert "2.0" in table
 
 
 def test_of_two_starts_at_once_only_one_sends(tmp_path, monkeypatch):
