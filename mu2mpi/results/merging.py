@@ -1,18 +1,20 @@
 """Merge results into a study file: one HDF5 file with a group for each."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 import h5py
+import numpy as np
 
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import atomic_writer
-from mu2mpi.core.hdf5 import copy_group, write_attributes
+from mu2mpi.core.hdf5 import copy_group, write_array, write_attributes
 from mu2mpi.results.opening import open_result
 from mu2mpi.results.reader import RunSummary
-from mu2mpi.results.records import RESULT_SUFFIX, STUDY_SCHEMA
+from mu2mpi.results.records import RESULT_SUFFIX, STUDY_INDEX, STUDY_SCHEMA
 from mu2mpi.results.result_files import join_names, load_summaries, map_files, relative_paths, require_results
 from mu2mpi.results.writer import OUTPUT_EXISTS_ERROR, check_output
 
@@ -49,6 +51,8 @@ def merge_results(paths: Sequence[Path], output: Path, overwrite: bool = False) 
                 for name, source in map_files(lambda item: (item[0], item[1].path), items, "merging", False):
                     with open_result(source) as result:
                         copy_group(result, study, name)
+                records = [json.dumps(run.record(name)).encode() for name, run in items]
+                write_array(study, STUDY_INDEX, np.array(records), compression="gzip")
             file.seek(0)
             file.write(f"{STUDY_SCHEMA}\n".encode())
     except FileExistsError:

@@ -3,11 +3,14 @@
 A study file is a folder of results in one HDF5 file. Its results have paths such as ``study.h5/NAME.h5``.
 """
 
+import json
 import os
 import re
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import h5py
 
@@ -17,7 +20,7 @@ from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import open_for_reading, read_attributes, read_text
 from mu2mpi.core.toml import parse_toml
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.records import RESULT_SCHEMA, RESULT_SUFFIX, STUDY_SCHEMA
+from mu2mpi.results.records import RESULT_SCHEMA, RESULT_SUFFIX, STUDY_INDEX, STUDY_SCHEMA
 
 # For each active `studies_kept_open`, the study file that was read last, by path and version
 _kept_studies: list[dict[Hashable, h5py.File]] = []
@@ -62,7 +65,7 @@ def _result_names(group: h5py.Group) -> Iterator[str]:
     for name in group:
         if name.endswith(RESULT_SUFFIX):
             yield name
-        else:
+        elif name != STUDY_INDEX:
             yield from (f"{name}/{below}" for below in _result_names(group[name]))
 
 
@@ -88,6 +91,7 @@ def _open_study(path: Path) -> Iterator[h5py.File]:
     files = _kept_studies[-1] if _kept_studies else {}
     if version not in files:
         _close_all(files)
+        _read_index.cache_clear()
         check_readable(path)
         files[version] = open_for_reading(path, locking=False)
     try:
@@ -95,6 +99,21 @@ def _open_study(path: Path) -> Iterator[h5py.File]:
     finally:
         if not _kept_studies:
             _close_all(files)
+
+
+@cache
+def _read_index(file: h5py.File) -> dict[str, dict[str, Any]]:
+    return {record["name"]: record for record in map(json.loads, file[STUDY_INDEX][()].tolist())}
+
+
+def indexed_summary(path: Path) -> dict[str, Any] | None:
+    """Summary of a result in a study file by field name, from its index; None for other files."""
+    # Whatever is wrong with the index, the result itself can be read, or has the better message.
+    with suppress(Exception):
+        if _kept_studies and (study := study_of(path)) is not None:
+            with _open_study(study) as file:
+                return _read_index(file)[path.relative_to(study).as_posix()]
+    return None
 
 
 @contextmanager

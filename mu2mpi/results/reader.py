@@ -1,11 +1,12 @@
 """Read HDF5 result files: in full, or only a summary for tables and figures."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, Self, get_type_hints
 
 import h5py
 import numpy as np
@@ -14,14 +15,16 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment, preset_and_server_settings
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.arrays import FloatArray, IntArray
+from mu2mpi.core.errors import InputError
 from mu2mpi.core.hdf5 import open_group, read_array, read_attributes, read_number, read_text
 from mu2mpi.core.registry import lookup
+from mu2mpi.core.toml import parse_toml
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results import records
-from mu2mpi.results.opening import open_result, stored_experiment, stored_privacy
+from mu2mpi.results.opening import indexed_summary, open_result, stored_experiment, stored_privacy
 from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory
 from mu2mpi.results.result import Result
 
@@ -62,6 +65,23 @@ class RunSummary:
     test_r2: float = math.nan  # of the output; NaN for classification
     public_facts: PublicFacts | None = None  # public facts of the data that a preset may use
     mu2mpi_version: str = ""  # version of mu2mpi that ran the experiment
+
+    @classmethod
+    def from_record(cls, path: Path, record: Mapping[str, Any]) -> Self:
+        """Summary of a result in a study file, from its `record` there."""
+        experiment = Experiment.from_settings(parse_toml(record["experiment"], str(path)), str(path))
+        facts = None if record["public_facts"] is None else PublicFacts(*record["public_facts"])
+        others = {
+            f.name: record[f.name]
+            for f in fields(cls)
+            if f.name not in ("path", "experiment", "public_facts")
+        }
+        return cls(path, experiment, public_facts=facts, **others)
+
+    def record(self, name: str) -> dict[str, Any]:
+        """Return the summary as a JSON object for the index of a study file, where the result has a name."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "path"}
+        return {**values, "name": name, "experiment": self.experiment.to_toml()}
 
     @property
     def label_kind(self) -> str:
@@ -174,6 +194,9 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
 
     `prefetch` names properties of the summary, ``history`` or ``contents``, to read without a second opening.
     """
+    if not prefetch and (record := indexed_summary(path)) is not None:
+        with suppress(InputError):
+            return RunSummary.from_record(path, record)
     with open_result(path) as file:
         experiment = stored_experiment(file, path)
         privacy, history = open_group(file, "privacy"), open_group(file, "history")
