@@ -6,9 +6,9 @@ A study file is a folder of results in one HDF5 file. Its results have paths suc
 import json
 import os
 import re
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from mu2mpi.core.toml import parse_toml
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.records import RESULT_SCHEMA, RESULT_SUFFIX, STUDY_INDEX, STUDY_SCHEMA
 
-# For each active `studies_kept_open`, the study file that was read last, by path and version
-_kept_studies: list[dict[Hashable, h5py.File]] = []
+# Study files by path for each active `studies_kept_open`, and the stack that closes them
+_open_studies: list[tuple[ExitStack, dict[Path, h5py.File]]] = []
 
 
 def is_study(path: Path | str) -> bool:
@@ -71,37 +71,24 @@ def _result_names(group: h5py.Group) -> Iterator[str]:
 
 @contextmanager
 def studies_kept_open() -> Iterator[None]:
-    """Context manager: a study file that is read stays open until another one is, or until the end."""
-    _kept_studies.append({})
-    try:
+    """Context manager: study files that are read stay open until the end."""
+    with ExitStack() as stack:
+        _open_studies.append((stack, {}))
+        stack.callback(_open_studies.pop)
         yield
-    finally:
-        _close_all(_kept_studies.pop())
-
-
-def _close_all(files: dict[Hashable, h5py.File]) -> None:
-    while files:
-        files.popitem()[1].close()
 
 
 @contextmanager
 def _open_study(path: Path) -> Iterator[h5py.File]:
-    status = os.stat(path)
-    version = path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-    files = _kept_studies[-1] if _kept_studies else {}
-    if version not in files:
-        _close_all(files)
-        _read_index.cache_clear()
-        check_readable(path)
-        files[version] = open_for_reading(path, locking=False)
-    try:
-        yield files[version]
-    finally:
-        if not _kept_studies:
-            _close_all(files)
+    with ExitStack() as own_stack:
+        stack, files = _open_studies[-1] if _open_studies else (own_stack, dict[Path, h5py.File]())
+        if path not in files:
+            check_readable(path)
+            files[path] = stack.enter_context(open_for_reading(path, locking=False))
+        yield files[path]
 
 
-@cache
+@lru_cache(maxsize=1)
 def _read_index(file: h5py.File) -> dict[str, dict[str, Any]]:
     return {record["name"]: record for record in map(json.loads, file[STUDY_INDEX][()].tolist())}
 
@@ -110,7 +97,7 @@ def indexed_summary(path: Path) -> dict[str, Any] | None:
     """Summary of a result in a study file by field name, from its index; None for other files."""
     # Whatever is wrong with the index, the result itself can be read, or has the better message.
     with suppress(Exception):
-        if _kept_studies and (study := study_of(path)) is not None:
+        if _open_studies and (study := study_of(path)) is not None:
             with _open_study(study) as file:
                 return _read_index(file)[path.relative_to(study).as_posix()]
     return None

@@ -147,7 +147,12 @@ def test_damage_of_a_study_is_named(study, tmp_path):
         offset = file.userblock_size
     content[offset + header + 20] ^= 1
     study.write_bytes(content)
+    # Tables are made from the index.
     runs, warnings = load_summaries([study])
+    assert (len(runs), warnings) == (3, [])
+    with pytest.raises(InputError, match=r"b\.h5 is damaged"):
+        read_result(runs[1].path)
+    runs, warnings = load_summaries([study], prefetch=("contents",))
     assert [run.path.name for run in runs] == ["a.h5", "c.h5"]
     assert len(warnings) == 1
     assert f"{study}/b.h5 is damaged" in warnings[0]
