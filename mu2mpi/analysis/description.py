@@ -296,10 +296,12 @@ def _timing_table(result: Result) -> str:
 def _cost_section(cost: Mapping[str, Any]) -> str:
     if not cost:
         return ""
-    low, high = (bytes_used / 1e6 for bytes_used in (min(cost["peak_memory"]), max(cost["peak_memory"])))
-    memory = f"{high:,.0f} MB" if low == high else f"{low:,.0f} to {high:,.0f} MB"
-    rows = {"core hours": f"{cost['core_seconds'] / 3600:.3g}", "peak memory of a rank": memory, **cost}
-    return format_named_values([(n, v) for n, v in rows.items() if n not in ("core_seconds", "peak_memory")])
+    low, high = (f"{end(cost['peak_memory']) / 1e6:,.0f}" for end in (min, max))
+    memory = f"{low} to {high} MB" if low != high else f"{high} MB"
+    job = [(name, value) for name, value in cost.items() if isinstance(value, str)]
+    return format_named_values(
+        [("core hours", f"{cost['core_seconds'] / 3600:.3g}"), ("peak memory of a rank", memory), *job]
+    )
 
 
 def _repeat_command(result: Result) -> str:

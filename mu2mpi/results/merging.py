@@ -34,7 +34,7 @@ def merge_results(paths: Sequence[Path], output: Path, overwrite: bool = False) 
     relative = relative_paths([run.path for run in runs], paths)
     for run in runs:
         other = runs_by_name.setdefault(name := _result_name(relative[run.path]), run)
-        if not _are_same(run, other):
+        if _identity(run) != _identity(other):
             clashes.setdefault(name, [other.path]).append(run.path)
     if clashes:
         text = "{} are different results and would become {}"
@@ -66,6 +66,5 @@ def _result_name(relative: Path) -> str:
     return PurePosixPath(*folders, relative.name.removesuffix(RESULT_SUFFIX) + RESULT_SUFFIX).as_posix()
 
 
-def _are_same(run: RunSummary, other: RunSummary) -> bool:
-    one, two = ((r.experiment, r.created, r.contents.model_digest) for r in (run, other))
-    return one == two
+def _identity(run: RunSummary) -> object:
+    return run.experiment, run.created, run.contents.model_digest
