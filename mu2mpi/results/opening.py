@@ -41,7 +41,7 @@ def study_of(path: Path) -> Path | None:
     try:
         os.stat(path)
     except NotADirectoryError:
-        return next(filter(os.path.isfile, path.parents))
+        return next(filter(os.path.isfile, path.parents), None)
     except (OSError, ValueError):
         pass
     return None
