@@ -54,7 +54,7 @@ def mixed_folder(tmp_path_factory):
     content = (folder / "1.h5").read_bytes()
     (folder / "half.h5").write_bytes(content[: len(content) // 2])
     with h5py.File(folder / "1.h5") as file:
-        place = file["history/test_loss"].id.get_chunk_info(0).byte_offset
+        place = content.index(file["history/test_loss"][()].tobytes())
     (folder / "damaged.h5").write_bytes(content[:place] + b"!" + content[place + 1 :])
     with h5py.File(folder / "foreign.h5", "w") as file:
         file["x"] = 1
