@@ -4,9 +4,13 @@ Products and sums may be fused (FMA). A `reduction_kernel` may reorder sums, by 
 """
 
 import contextlib
+import hashlib
+import inspect
 import math
 import os
+import pickle
 import platform
+import stat
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,6 +20,7 @@ from typing import Any
 import llvmlite.binding
 import numba
 import numpy as np
+from numba.core import caching
 from numpy.typing import NDArray
 
 _CACHE_LINE_BYTES = 64  # A 512-bit vector across two lines takes twice as long to load.
@@ -31,29 +36,100 @@ def _enable_wide_vectors() -> None:
         numba.config.CPU_FEATURES = cpu_features  # type: ignore[attr-defined]
 
 
-def _discard_stale_kernels() -> None:
-    """Remove cached numba kernels older than any source file; numba checks only the kernel's own file."""
+def _digest_sources() -> str:
+    """Digest of the sources of kernels and of what they inline; numba checks only the kernel's own file."""
     package = Path(__file__).parent.parent
-    newest = max(path.stat().st_mtime for path in package.rglob("*.py"))
-    # numba writes an index before its code; if it is killed in between, the index must not name stale code.
-    for cached in sorted(package.rglob("__pycache__/*.nb[ic]"), key=lambda path: path.suffix, reverse=True):
-        with contextlib.suppress(OSError):  # The folder may be shared or read-only.
-            if cached.stat().st_mtime < newest:
-                cached.unlink()
+    folders = (package / name for name in ("core", "federation", "losses", "privacy"))
+    sources = [path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.py"))]
+    return hashlib.sha256(b"\0".join(sources)).hexdigest()[:12]
 
 
 _enable_wide_vectors()
-_discard_stale_kernels()
+_SOURCE_DIGEST = _digest_sources()
 
 NUMBA_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 
 
+class _ReadOnlyLocator(caching.InTreeCacheLocator):  # type: ignore[misc]
+    """Locator of the cache beside the sources, for users who can write no cache."""
+
+    def ensure_cache_path(self) -> None:
+        """Accept a folder that is not writable."""
+
+
+class _KernelCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (*caching.CompileResultCacheImpl._locator_classes, _ReadOnlyLocator)
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        base = super().get_filename_base(fullname, abiflags)
+        return f"{base}-{_SOURCE_DIGEST}-{llvmlite.__version__}"
+
+
+class KernelCache(caching.FunctionCache):  # type: ignore[misc]
+    """Cache of a kernel on disk: those of the installation, which may be read-only, then the user's.
+
+    The site's are the folder of NUMBA_CACHE_DIR and that beside the sources. Cached kernels are code, so
+    that folders are ignored which other users than root and the owner of the package can write to.
+    """
+
+    _impl_class = _KernelCacheImpl
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        locator, source = self._impl.locator, inspect.getfile(function)
+        self._is_writable = not isinstance(locator, _ReadOnlyLocator)
+        self._is_writable &= is_trusted_folder(self._cache_path, source, stat.S_IWOTH)
+        in_tree = caching.InTreeCacheLocator(function, source).get_cache_path()
+        folders = [caching.UserProvidedCacheLocator(function, source).get_cache_path(), in_tree]
+        site_folders = [path for path in folders if is_trusted_folder(path, source)]
+        readable = dict.fromkeys([*site_folders, *([self._cache_path] if self._is_writable else [])])
+        names = self._impl.filename_base, locator.get_source_stamp()
+        self._files = [caching.IndexDataCacheFile(folder, *names) for folder in readable]
+
+    @property
+    def cache_path(self) -> str | None:
+        """Folder that is written, or else one that holds this kernel; None if there is neither."""
+        paths = [path for path in (file._index_path for file in self._files) if os.path.exists(path)]
+        return self._cache_path if self._is_writable else os.path.dirname(paths[0]) if paths else None
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load the kernel of a signature, or return None."""
+        target_context.refresh()
+        key = self._index_key(sig, target_context.codegen())
+        for file in self._files:
+            with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
+                if (data := file.load(key)) is not None:
+                    return self._impl.rebuild(target_context, data)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Save a compiled kernel if possible, and remove those of former sources beside the sources."""
+        if not self._is_writable:
+            return
+        with contextlib.suppress(OSError):  # such as a full disk
+            super().save_overload(sig, data)
+        if isinstance(self._impl.locator, caching.InTreeCacheLocator):
+            for cached in Path(self._cache_path).glob("*.nb[ic]"):
+                if _SOURCE_DIGEST not in cached.name:
+                    cached.unlink(missing_ok=True)
+
+
+@cache
+def is_trusted_folder(folder: str, source: str, forbidden_modes: int = stat.S_IWGRP | stat.S_IWOTH) -> bool:
+    """Whether a folder is owned by root, this user or the owner of a source, and no others can write to it."""
+    try:
+        status, owners = os.stat(folder), (0, os.geteuid(), os.stat(source).st_uid)
+    except OSError:
+        return False
+    return status.st_uid in owners and not status.st_mode & forbidden_modes
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function with numba (decorator), with the result cached on disk if that is possible."""
-    try:
-        return numba.njit(cache=True, **NUMBA_OPTIONS)(function)
-    except RuntimeError:
-        return numba.njit(**NUMBA_OPTIONS)(function)  # numba found no writable cache folder.
+    compiled = numba.njit(**NUMBA_OPTIONS)(function)
+    with contextlib.suppress(RuntimeError, OSError):  # The function may have no source file.
+        compiled._cache = KernelCache(function)
+    return compiled
 
 
 @cache
