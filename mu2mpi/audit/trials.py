@@ -28,7 +28,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.core.registry import lookup
 from mu2mpi.execution.plan import check_agreement, check_settings_on_ranks
-from mu2mpi.execution.warmup import initialise_numba, kernel_compilers
+from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.noise_stream import derive_key, root_key
@@ -98,8 +98,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Au
         if is_used_once and constants.mechanism.reveals_messages and math.isfinite(constants.S):
             cases[UNCLIPPED_CASE] = worst_case_constants(experiment, UNCLIPPED_CASE)
     check_agreement(files, communicator)
-    initialise_numba()
-    communicator.fill_kernel_cache(kernel_compilers(np.dtype(FEATURE_DTYPE), constants))
+    compile_kernels(np.dtype(FEATURE_DTYPE), constants, communicator)
     attacks = [attack for attack in all_attacks() if attack.attack_applies(constants)]
     # Divided among all attacks on both of the paper's trust modes.
     error_probability = (1 - AUDIT_CONFIDENCE) / (len(PAPER_TRUST_MODES) * (len(cases) + len(attacks)))

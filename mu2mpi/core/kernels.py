@@ -77,12 +77,12 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         locator, source = self._impl.locator, inspect.getfile(function)
-        self._is_writable = not isinstance(locator, _ReadOnlyLocator)
-        self._is_writable &= is_trusted_folder(self._cache_path, source, stat.S_IWOTH)
+        self.is_writable = not isinstance(locator, _ReadOnlyLocator)
+        self.is_writable &= is_trusted_folder(self._cache_path, source, stat.S_IWOTH)
         in_tree = caching.InTreeCacheLocator(function, source).get_cache_path()
         folders = [caching.UserProvidedCacheLocator(function, source).get_cache_path(), in_tree]
         site_folders = [path for path in folders if is_trusted_folder(path, source)]
-        readable = dict.fromkeys([*site_folders, *([self._cache_path] if self._is_writable else [])])
+        readable = dict.fromkeys([*site_folders, *([self._cache_path] if self.is_writable else [])])
         names = self._impl.filename_base, locator.get_source_stamp()
         self._files = [caching.IndexDataCacheFile(folder, *names) for folder in readable]
 
@@ -90,7 +90,7 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
     def cache_path(self) -> str | None:
         """Folder that is written, or else one that holds this kernel; None if there is neither."""
         paths = [path for path in (file._index_path for file in self._files) if os.path.exists(path)]
-        return self._cache_path if self._is_writable else os.path.dirname(paths[0]) if paths else None
+        return self._cache_path if self.is_writable else os.path.dirname(paths[0]) if paths else None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load the kernel of a signature, or return None."""
@@ -104,7 +104,7 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save a compiled kernel if possible, and remove those of former sources beside the sources."""
-        if not self._is_writable:
+        if not self.is_writable:
             return
         with contextlib.suppress(OSError):  # such as a full disk
             super().save_overload(sig, data)

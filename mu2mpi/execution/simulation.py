@@ -123,7 +123,7 @@ class Simulation:
         self._restore(checkpoint)
         with communicator.collective_errors():
             self.machines.read_samples(self.rounds_done + 1)
-        compile_kernels(plan, communicator)
+        compile_kernels(source.feature_dtype, constants, communicator)
 
     def run(
         self, callbacks: CallbackList | None = None, checkpoint_policy: CheckpointPolicy | None = None

@@ -1,23 +1,29 @@
 """Compile all kernels of a run before its first round."""
 
+import os
+import signal
 import sys
+import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numba.core import event
 from numba.core.registry import cpu_target
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.model.linear import sum_losses
 from mu2mpi.privacy.noise.masks import add_rank_masks
 from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, add_signed_noise, padded_zeros
+
+MAX_COMPILATION_SECONDS = 120  # of a forked process, after which it is killed
 
 
 def initialise_numba() -> None:
@@ -36,16 +42,55 @@ def initialise_numba_without_scipy() -> None:
             del sys.modules["scipy.linalg"]
 
 
-def compile_kernels(plan: Plan, communicator: Communicator) -> None:
+def compile_kernels(
+    feature_dtype: np.dtype[np.generic], constants: RunConstants, communicator: Communicator
+) -> None:
     """Compile the kernels of a run, each on one rank, or load them from the cache; collective."""
     initialise_numba()
-    communicator.fill_kernel_cache(kernel_compilers(plan.source.feature_dtype, plan.constants))
+    compilers = kernel_compilers(feature_dtype, constants, communicator.size)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    # A fork is only safe without a network and without threads of Python.
+    if communicator.size == 1 and cores > 1 and threading.active_count() == 1:
+        _compile_in_two_processes(compilers)
+    communicator.fill_kernel_cache(compilers)
+
+
+def _compile_in_two_processes(compilers: list[Callable[[], object]]) -> None:
+    """Call half of the functions; the first kernel missing in the cache starts a process for the others."""
+    child = 0
+
+    class ForkingListener(event.Listener):  # type: ignore[misc]
+        def on_start(self, compilation: Any) -> None:
+            nonlocal child
+            if child or not getattr(compilation.data["dispatcher"]._cache, "is_writable", False):
+                return
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # The library of BLAS has threads.
+                child = os.fork() or -1
+            if child < 0:
+                try:
+                    signal.alarm(MAX_COMPILATION_SECONDS)
+                    for compile_kernel in compilers[1::2]:
+                        compile_kernel()
+                finally:
+                    os._exit(0)  # The parent calls all functions again, and reports their errors.
+
+        def on_end(self, compilation: Any) -> None: ...
+
+    try:
+        with event.install_listener("numba:compile", ForkingListener()):
+            for compile_kernel in compilers[::2]:
+                compile_kernel()
+    finally:
+        if child:
+            os.waitpid(child, 0)
 
 
 def kernel_compilers(
-    feature_dtype: np.dtype[np.generic], constants: RunConstants
+    feature_dtype: np.dtype[np.generic], constants: RunConstants, ranks: int = 2
 ) -> list[Callable[[], object]]:
     """Return functions that call each kernel of a run on tiny arrays, the slowest to compile first."""
+    has_masks = ranks > 1 and not constants.problem.trust_mode.is_central
     x, problem, loss_function = np.zeros((2, 2)), constants.problem, constants.problem.loss
     (message, q), (noised, _) = padded_zeros((2, 2)), padded_zeros((2, 2))
     label_type: Any = np.int32 if loss_function.label_kind == "classes" else np.float64
@@ -63,7 +108,7 @@ def kernel_compilers(
         lambda: losses(x, features, labels, scales, 1.0),
         lambda: loss_function.loss_and_gradient(x, x, np.zeros(2, label_type)),
         lambda: Iterates(small_constants).step(1, np.zeros_like(q)),
-        *([] if problem.trust_mode.is_central else [lambda: add_rank_masks(noised, key, bytes(16), 0, 2)]),
+        *([lambda: add_rank_masks(noised, key, bytes(16), 0, 2)] if has_masks else []),
     ]
     return [partial(_warm_up, call, loss_function) for call in calls]
 
