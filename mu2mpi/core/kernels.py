@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 import llvmlite.binding
 import numba
@@ -50,73 +50,78 @@ _SOURCE_DIGEST = _digest_sources()
 NUMBA_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 
 
-class _ReadOnlyLocator(caching.InTreeCacheLocator):  # type: ignore[misc]
-    """Locator of the cache beside the sources, for users who can write no cache."""
-
+class _ReadOnlyLocator(caching.InTreeCacheLocator):
     def ensure_cache_path(self) -> None:
-        """Accept a folder that is not writable."""
+        """Accept a folder that is not writable, for users who can write no cache."""
 
 
-class _KernelCacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = (*caching.CompileResultCacheImpl._locator_classes, _ReadOnlyLocator)
+class _KernelCacheImpl(caching.CompileResultCacheImpl):
+    _locator_classes = [*caching.CompileResultCacheImpl._locator_classes, _ReadOnlyLocator]  # noqa: RUF012
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
         base = super().get_filename_base(fullname, abiflags)
         return f"{base}-{_SOURCE_DIGEST}-{llvmlite.__version__}"
 
 
-class KernelCache(caching.FunctionCache):  # type: ignore[misc]
-    """Cache of a kernel on disk: those of the installation, which may be read-only, then the user's.
+class KernelCache(caching.FunctionCache):
+    """Cache of a kernel on disk: the site's, which may be read-only, and the user's if that is another.
 
-    The site's are the folder of NUMBA_CACHE_DIR and that beside the sources. Cached kernels are code, so
-    that folders are ignored which other users than root and the owner of the package can write to.
+    The site's is NUMBA_CACHE_DIR, or else beside the sources. Cached kernels are code, so it is ignored if
+    others than its owner, root or the owner of the package, can write to it.
     """
 
     _impl_class = _KernelCacheImpl
+    on_miss: ClassVar[Callable[[], None] | None] = None  # called before a kernel is compiled and saved
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         locator, source = self._impl.locator, inspect.getfile(function)
+        is_default = not numba.config.CACHE_DIR  # type: ignore[attr-defined]
+        site = caching.InTreeCacheLocator if is_default else caching.UserProvidedCacheLocator
+        folder = site(function, source).get_cache_path()
+        site_file = caching.IndexDataCacheFile(folder, self._impl.filename_base, locator.get_source_stamp())
         self.is_writable = not isinstance(locator, _ReadOnlyLocator)
         self.is_writable &= is_trusted_folder(self._cache_path, source, stat.S_IWOTH)
-        in_tree = caching.InTreeCacheLocator(function, source).get_cache_path()
-        folders = [caching.UserProvidedCacheLocator(function, source).get_cache_path(), in_tree]
-        site_folders = [path for path in folders if is_trusted_folder(path, source)]
-        readable = dict.fromkeys([*site_folders, *([self._cache_path] if self.is_writable else [])])
-        names = self._impl.filename_base, locator.get_source_stamp()
-        self._files = [caching.IndexDataCacheFile(folder, *names) for folder in readable]
+        self._files = [self._cache_file] if self.is_writable else []
+        if is_trusted_folder(folder, source):
+            self._files.append(site_file)
 
     @property
     def cache_path(self) -> str | None:
         """Folder that is written, or else one that holds this kernel; None if there is neither."""
-        paths = [path for path in (file._index_path for file in self._files) if os.path.exists(path)]
-        return self._cache_path if self.is_writable else os.path.dirname(paths[0]) if paths else None
+        folders = (f._cache_path for f in self._files if self.is_writable or os.path.exists(f._index_path))
+        return next(folders, None)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load the kernel of a signature, or return None."""
         target_context.refresh()
         key = self._index_key(sig, target_context.codegen())
         for file in self._files:
-            with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
+            with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):  # such as a damaged file
                 if (data := file.load(key)) is not None:
                     return self._impl.rebuild(target_context, data)
+        if self.is_writable and KernelCache.on_miss:
+            KernelCache.on_miss()
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save a compiled kernel if possible, and remove those of former sources beside the sources."""
-        if not self.is_writable:
-            return
+        """Save a compiled kernel if possible, and remove kernels of former sources from their folder."""
         with contextlib.suppress(OSError):  # such as a full disk
-            super().save_overload(sig, data)
-        if isinstance(self._impl.locator, caching.InTreeCacheLocator):
-            for cached in Path(self._cache_path).glob("*.nb[ic]"):
-                if _SOURCE_DIGEST not in cached.name:
-                    cached.unlink(missing_ok=True)
+            if self.is_writable:
+                super().save_overload(sig, data)
+                if isinstance(self._impl.locator, caching.InTreeCacheLocator):
+                    _discard_stale_kernels(Path(self._cache_path))
+
+
+def _discard_stale_kernels(folder: Path) -> None:
+    for cached in folder.glob("*.nb[ic]"):
+        if _SOURCE_DIGEST not in cached.name:
+            cached.unlink(missing_ok=True)
 
 
 @cache
 def is_trusted_folder(folder: str, source: str, forbidden_modes: int = stat.S_IWGRP | stat.S_IWOTH) -> bool:
-    """Whether a folder is owned by root, this user or the owner of a source, and no others can write to it."""
+    """Whether root, this user or the owner of a source file owns a folder, without forbidden modes."""
     try:
         status, owners = os.stat(folder), (0, os.geteuid(), os.stat(source).st_uid)
     except OSError:

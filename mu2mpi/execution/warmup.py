@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba.core import event
 from numba.core.registry import cpu_target
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.kernels import KernelCache
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.run_constants import RunConstants
@@ -48,40 +48,37 @@ def compile_kernels(
     """Compile the kernels of a run, each on one rank, or load them from the cache; collective."""
     initialise_numba()
     compilers = kernel_compilers(feature_dtype, constants, communicator.size)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     # A fork is only safe without a network and without threads of Python.
-    if communicator.size == 1 and cores > 1 and threading.active_count() == 1:
-        _compile_in_two_processes(compilers)
+    if communicator.size == 1 == threading.active_count() and sys.platform == "linux":
+        if len(os.sched_getaffinity(0)) > 1:
+            _compile_in_two_processes(compilers)
     communicator.fill_kernel_cache(compilers)
 
 
 def _compile_in_two_processes(compilers: list[Callable[[], object]]) -> None:
-    """Call half of the functions; the first kernel missing in the cache starts a process for the others."""
+    """Call the first and the last function; a kernel that is not cached starts a process for the others."""
     child = 0
 
-    class ForkingListener(event.Listener):  # type: ignore[misc]
-        def on_start(self, compilation: Any) -> None:
-            nonlocal child
-            if child or not getattr(compilation.data["dispatcher"]._cache, "is_writable", False):
-                return
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # The library of BLAS has threads.
-                child = os.fork() or -1
-            if child < 0:
-                try:
-                    signal.alarm(MAX_COMPILATION_SECONDS)
-                    for compile_kernel in compilers[1::2]:
-                        compile_kernel()
-                finally:
-                    os._exit(0)  # The parent calls all functions again, and reports their errors.
+    def start_child() -> None:
+        nonlocal child
+        KernelCache.on_miss = None
+        with warnings.catch_warnings(action="ignore"):  # BLAS has threads, which only wait.
+            child = os.fork()
+        if child == 0:
+            signal.alarm(MAX_COMPILATION_SECONDS)
+            try:
+                # They inline the same functions, which are so compiled once.
+                for compile_kernel in compilers[1:-1]:
+                    compile_kernel()
+            finally:
+                os._exit(0)  # The parent calls all functions again, and reports errors.
 
-        def on_end(self, compilation: Any) -> None: ...
-
+    KernelCache.on_miss = start_child
     try:
-        with event.install_listener("numba:compile", ForkingListener()):
-            for compile_kernel in compilers[::2]:
-                compile_kernel()
+        for compile_kernel in (compilers[0], compilers[-1]):
+            compile_kernel()
     finally:
+        KernelCache.on_miss = None
         if child:
             os.waitpid(child, 0)
 

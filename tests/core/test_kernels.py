@@ -1,10 +1,13 @@
 """Functions that kernels share, and the compilation of kernels."""
 
 import math
+import os
+import sys
 
 import numba
 import numpy as np
 import pytest
+from helpers.launch import run_command
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
@@ -67,3 +70,57 @@ def test_compilation_error_is_one_line():
     reason = find_compilation_error(numba.njit(lambda value: undefined_name(value)), numba.float64)  # noqa: F821
     assert "undefined_name" in reason
     assert "\n" not in reason
+
+
+KERNEL_OF_A_MODULE = """
+import sys
+from pathlib import Path
+from mu2mpi.core.kernels import kernel
+sys.path.insert(0, {folder!r})
+from own_kernel import increase
+assert increase(1) == 2
+print(sum(increase.stats.cache_misses.values()), increase.stats.cache_path)
+"""
+
+
+def run_own_kernel(folder, **environment):
+    """Return the misses and the cache folder of a kernel in a process that file modes bind, also as root."""
+    unprivileged = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
+    command = [*unprivileged, sys.executable, "-c", KERNEL_OF_A_MODULE.format(folder=str(folder))]
+    done = run_command(command, 60, {"NUMBA_CACHE_DIR": "", **environment})
+    assert done.returncode == 0, done.stderr
+    misses, path = done.stdout.split(maxsplit=1)
+    return int(misses), path.strip()
+
+
+def test_a_read_only_cache_is_used_unless_others_can_write_to_it_or_it_is_damaged(tmp_path):
+    source = (
+        "from mu2mpi.core.kernels import kernel\n\n\n@kernel\ndef increase(value):\n    return value + 1\n"
+    )
+    (tmp_path / "own_kernel.py").write_text(source)
+    cache = tmp_path / "__pycache__"
+    assert run_own_kernel(tmp_path) == (1, str(cache))
+    cache.chmod(0o555)
+    assert run_own_kernel(tmp_path, HOME="/dev/null") == (0, str(cache))
+    for mode in (0o575, 0o557):
+        cache.chmod(mode)
+        assert run_own_kernel(tmp_path, HOME="/dev/null") == (1, "None")
+    cache.chmod(0o555)
+    (tmp_path / "home").mkdir()
+    assert run_own_kernel(tmp_path, HOME=str(tmp_path / "home"))[0] == 0
+    for path in cache.glob("*.nbc"):
+        path.write_bytes(path.read_bytes()[:100])
+    for misses in (1, 0):  # The user's own cache is filled.
+        assert run_own_kernel(tmp_path, HOME=str(tmp_path / "home"))[0] == misses
+
+
+def test_kernels_of_former_sources_are_removed_beside_the_sources_and_not_loaded(tmp_path):
+    (tmp_path / "own_kernel.py").write_text(
+        "from mu2mpi.core import kernels\nfrom pathlib import Path\n"
+        "kernels._SOURCE_DIGEST = Path(__file__).with_name('digest').read_text()\n\n\n"
+        "@kernels.kernel\ndef increase(value):\n    return value + 1\n"
+    )
+    for digest, misses in (("first-digest", 1), ("first-digest", 0), ("other-digest", 1)):
+        (tmp_path / "digest").write_text(digest)
+        assert run_own_kernel(tmp_path)[0] == misses
+        assert all(digest in path.name for path in (tmp_path / "__pycache__").glob("*.nb[ic]"))

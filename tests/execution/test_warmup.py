@@ -1,7 +1,11 @@
 """A loss of a user's own that numba cannot compile is named in a line, and nothing is sent or written."""
 
+import os
+import sys
+
 import numba
 import pytest
+from helpers.launch import mu2mpi, run_command
 
 from mu2mpi.cli import main
 from mu2mpi.core import registry
@@ -38,3 +42,30 @@ def test_a_residual_that_numba_cannot_compile_is_named_before_anything_is_writte
 @pytest.mark.parametrize("name", known_names("losses"))
 def test_nothing_is_wrong_with_those_that_are_built_in(name):
     assert lookup("losses", name).compilation_error() is None
+
+
+RUN = """
+import sys
+from numba.core import event
+from mu2mpi.cli import main
+with event.install_recorder("numba:compile") as recorder:
+    assert main(["run", "--config", sys.argv[1], "--output", sys.argv[2], "--rounds", "3"]) == 0
+print(len(recorder.buffer))
+"""
+
+
+def test_after_warm_a_user_who_can_write_no_cache_compiles_nothing(tmp_path):
+    """The kernels are also there after two processes have compiled them."""
+    config, cache = tmp_path / "own.toml", tmp_path / "cache"
+    config.write_text('data = "population"\nloss = "squared"\nrho = [1, 2]\nrounds = 3\n')
+    folders = {"NUMBA_CACHE_DIR": str(cache), "HOME": "/dev/null"}
+    done = mu2mpi("warm", config, **folders)
+    assert done.returncode == 0, done.stderr
+    assert "add_noise" in done.stdout
+    config.write_text(config.read_text().replace("[1, 2]", "1"))
+    for folder in cache.glob("*/"):
+        folder.chmod(0o555)
+    unprivileged = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
+    command = [*unprivileged, sys.executable, "-c", RUN, config, tmp_path / "a.h5"]
+    done = run_command(command, 60, folders)
+    assert done.stdout.split()[-1:] == ["0"], done.stderr

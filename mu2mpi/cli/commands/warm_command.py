@@ -1,8 +1,8 @@
 """Compile kernels into the cache, at installation: those of all components, or of the runs in a file.
 
-Users whom the cache is not writable for read it, if only root and the owner of the package can write to it.
-It becomes invalid with another processor model or features, with other versions of Python, numba, llvmlite
-or mu2mpi, and with changed sources: repeat the command then, and once per type of processor.
+Users who cannot write to the cache read it, if only its owner can write to it. It becomes invalid with
+another processor model or features, with other versions of Python, numba, llvmlite or mu2mpi, and with
+changed sources: repeat the command then, and once per type of processor.
 """
 
 import os
@@ -15,8 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import mu2mpi
 from mu2mpi.cli.common_arguments import add_shared_options
-from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import known_names
@@ -32,52 +32,57 @@ SMALL_RUN = {"data": "population", "classes": 2, "features": 2, "machines": 2, "
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    config_help = "file of `run` or `sweep` whose kernels to compile [default: those of all components]"
+    config_help = "settings of a run or sweep whose kernels to compile [default: all kernels]"
     parser.add_argument("config", type=Path, nargs="?", metavar="TOML", help=config_help)
     add_shared_options(parser, "--data-dir")
 
 
 def run_command(arguments: Namespace) -> None:
+    from mu2mpi.core.kernels import is_trusted_folder
+    from mu2mpi.execution.environment import kernel_cache_folder
+    from mu2mpi.execution.warmup import initialise_numba_without_scipy
+
+    started, folder = perf_counter(), Path(kernel_cache_folder() or os.devnull)
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise InputError("no kernel cache can be written. Set NUMBA_CACHE_DIR, or run as the package's owner")
+    os.umask(0o022)  # All users can read the kernels, and only their owner can write.
+    initialise_numba_without_scipy()
+    root = Path(mu2mpi.__file__).parent if folder.name == "__pycache__" else folder.parent
+    existing = {*root.rglob("*.nbc")}
+    _compile_kernels(arguments.config, arguments.data_dir)
+    kernels = Counter(path.name.partition(".py3")[0] for path in {*root.rglob("*.nbc")} - existing)
+    print(*(f"{name} ({count})" for name, count in sorted(kernels.items())), sep="\n")
+    print(f"compiled {kernels.total()} kernels in {perf_counter() - started:.0f} s; cache: {root}")
+    if not is_trusted_folder(str(folder), mu2mpi.__file__):
+        warn(f"other users ignore {folder}, to which others than its owner can write. Use chmod go-w")
+
+
+def _compile_kernels(config: Path | None, data_dir: Path | None) -> None:
     import numpy as np
-    from numba.core import event
 
     from mu2mpi.config.experiment import Experiment
-    from mu2mpi.core.kernels import KernelCache, is_trusted_folder
-    from mu2mpi.execution.environment import kernel_cache_folder
+    from mu2mpi.config.sweep import Sweep
     from mu2mpi.execution.plan import open_source, resolve_plan
     from mu2mpi.execution.simulation import Simulation
-    from mu2mpi.execution.warmup import initialise_numba_without_scipy, kernel_compilers
+    from mu2mpi.execution.warmup import kernel_compilers
 
-    if (folder := kernel_cache_folder()) is None or not os.access(folder, os.W_OK):
-        raise InputError("no kernel cache can be written. Set NUMBA_CACHE_DIR, or run as the package's owner")
-    os.umask(0o022)  # All users read the cache, and none but its owner writes to it.
-    initialise_numba_without_scipy()
-    started, config = perf_counter(), arguments.config
-    runs = _component_settings() if config is None else Sweep(read_toml(config), str(config)).experiments
-    with event.install_recorder("numba:compile") as recorder:
-        for run in runs:
-            # Not all components go together.
-            with suppress(InputError) if config is None else nullcontext():
-                experiment = run if isinstance(run, Experiment) else Experiment.from_settings(run)
-                source = open_source(experiment, arguments.data_dir)
-                constants = Simulation(resolve_plan(experiment, source, 1), Communicator()).constants
-                for dtype in FEATURE_DTYPES if config is None else ():
-                    for compile_kernel in kernel_compilers(np.dtype(dtype), constants):
-                        compile_kernel()
-    dispatchers = [entry.data["dispatcher"] for _, entry in recorder.buffer if entry.is_end]
-    kernels = Counter(item.__name__ for item in dispatchers if isinstance(item._cache, KernelCache))
-    print(*(f"{name} ({count})" for name, count in sorted(kernels.items())), sep="\n")
-    print(f"compiled {kernels.total()} kernels in {perf_counter() - started:.0f} s; cache: {folder}")
-    if not is_trusted_folder(folder, __file__):
-        warn(f"other users ignore {folder}, as its group or others can write to it. Use chmod go-w")
+    runs = Sweep(read_toml(config), str(config)).experiments if config else _component_settings()
+    for run in runs:
+        with nullcontext() if config else suppress(InputError):  # Not all components go together.
+            experiment = run if isinstance(run, Experiment) else Experiment.from_settings(run)
+            plan = resolve_plan(experiment, open_source(experiment, data_dir), 1)
+            constants = Simulation(plan, Communicator()).constants
+            for dtype in () if config else FEATURE_DTYPES:
+                for compile_kernel in kernel_compilers(np.dtype(dtype), constants):
+                    compile_kernel()
 
 
 def _component_settings() -> Iterator[dict[str, Any]]:
-    """Settings of small runs with all losses, methods, trust modes, mechanisms and participations."""
-    methods, servers, mechanisms = map(known_names, ("methods", "servers", "mechanisms"))
+    """Yield settings of small runs with all losses, methods, trust modes, mechanisms and participations."""
+    methods = known_names("methods")
     for loss, method in product(known_names("losses"), methods):
         yield {**SMALL_RUN, "loss": loss, "method": method}
-    for method, server, mechanism in product(methods, servers, mechanisms):
+    for method, server, mechanism in product(methods, known_names("servers"), known_names("mechanisms")):
         yield {**SMALL_RUN, "method": method, "server": server, "mechanism": mechanism}
     for participation in known_names("participation"):
         yield {**SMALL_RUN, "participation": participation}
