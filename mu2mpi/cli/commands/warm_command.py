@@ -8,27 +8,29 @@ changed sources: repeat the command then, and once per type of processor.
 import os
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from itertools import product
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 import mu2mpi
 from mu2mpi.cli.common_arguments import add_shared_options
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import np
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import known_names
 from mu2mpi.core.text import warn
 from mu2mpi.core.toml import read_toml
+
+if TYPE_CHECKING:
+    from mu2mpi.config.experiment import Experiment
 
 USAGE_EXAMPLES = """\
   mu2mpi warm
   srun --constraint=genoa -n 1 mu2mpi warm
   NUMBA_CACHE_DIR=/apps/mu2mpi/kernels mu2mpi warm tables.toml"""
 FEATURE_DTYPES = "uint8", "float32", "float64"  # of stored samples
-SMALL_RUN = {"data": "population", "classes": 2, "features": 2, "machines": 2, "rounds": 4, "rho": 1}
+SMALL_RUN = {"data": "population", "classes": 2, "features": 2, "rounds": 4, "rho": 1}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -38,18 +40,24 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_command(arguments: Namespace) -> None:
+    from mu2mpi.config.sweep import Sweep
     from mu2mpi.core.kernels import is_trusted_folder
     from mu2mpi.execution.environment import kernel_cache_folder
-    from mu2mpi.execution.warmup import initialise_numba_without_scipy
 
-    started, folder = perf_counter(), Path(kernel_cache_folder() or os.devnull)
+    started, folder, config = perf_counter(), Path(kernel_cache_folder() or os.devnull), arguments.config
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise InputError("no kernel cache can be written. Set NUMBA_CACHE_DIR, or run as the package's owner")
     os.umask(0o022)  # All users can read the kernels, and only their owner can write.
-    initialise_numba_without_scipy()
     root = Path(mu2mpi.__file__).parent if folder.name == "__pycache__" else folder.parent
+    losses, methods, servers, mechanisms = map(known_names, ("losses", "methods", "servers", "mechanisms"))
+    parts = [
+        {"loss": losses, "method": methods, "server": "trusted"},
+        {"method": methods, "server": servers, "mechanism": mechanisms},
+        {"participation": "bernoulli:0.5"},
+    ]
+    sweep = Sweep(read_toml(config), str(config)) if config else Sweep({**SMALL_RUN, "part": parts})
     existing = {*root.rglob("*.nbc")}
-    _compile_kernels(arguments.config, arguments.data_dir)
+    _compile_kernels(sweep.experiments, arguments.data_dir, () if config else FEATURE_DTYPES)
     kernels = Counter(path.name.partition(".py3")[0] for path in {*root.rglob("*.nbc")} - existing)
     print(*(f"{name} ({count})" for name, count in sorted(kernels.items())), sep="\n")
     print(f"compiled {kernels.total()} kernels in {perf_counter() - started:.0f} s; cache: {root}")
@@ -57,32 +65,20 @@ def run_command(arguments: Namespace) -> None:
         warn(f"other users ignore {folder}, to which others than its owner can write. Use chmod go-w")
 
 
-def _compile_kernels(config: Path | None, data_dir: Path | None) -> None:
-    import numpy as np
-
-    from mu2mpi.config.experiment import Experiment
-    from mu2mpi.config.sweep import Sweep
+def _compile_kernels(
+    experiments: "list[Experiment]", data_dir: Path | None, more_feature_dtypes: tuple[str, ...]
+) -> None:
+    """Compile the kernels of experiments for their own data, and for further types of stored features."""
     from mu2mpi.execution.plan import open_source, resolve_plan
     from mu2mpi.execution.simulation import Simulation
-    from mu2mpi.execution.warmup import kernel_compilers
+    from mu2mpi.execution.warmup import initialise_numba_without_scipy, kernel_compilers
 
-    runs = Sweep(read_toml(config), str(config)).experiments if config else _component_settings()
-    for run in runs:
-        with nullcontext() if config else suppress(InputError):  # Not all components go together.
-            experiment = run if isinstance(run, Experiment) else Experiment.from_settings(run)
+    initialise_numba_without_scipy()
+    for experiment in experiments:
+        # Not all components go together.
+        with suppress(InputError) if more_feature_dtypes else nullcontext():
             plan = resolve_plan(experiment, open_source(experiment, data_dir), 1)
-            constants = Simulation(plan, Communicator()).constants
-            for dtype in () if config else FEATURE_DTYPES:
-                for compile_kernel in kernel_compilers(np.dtype(dtype), constants):
+            Simulation(plan, Communicator())
+            for dtype in more_feature_dtypes:
+                for compile_kernel in kernel_compilers(np.dtype(dtype), plan.constants):
                     compile_kernel()
-
-
-def _component_settings() -> Iterator[dict[str, Any]]:
-    """Yield settings of small runs with all losses, methods, trust modes, mechanisms and participations."""
-    methods = known_names("methods")
-    for loss, method in product(known_names("losses"), methods):
-        yield {**SMALL_RUN, "loss": loss, "method": method}
-    for method, server, mechanism in product(methods, known_names("servers"), known_names("mechanisms")):
-        yield {**SMALL_RUN, "method": method, "server": server, "mechanism": mechanism}
-    for participation in known_names("participation"):
-        yield {**SMALL_RUN, "participation": participation}
