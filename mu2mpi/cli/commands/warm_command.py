@@ -13,7 +13,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-import mu2mpi
 from mu2mpi.cli.common_arguments import add_shared_options
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
@@ -48,7 +47,7 @@ def run_command(arguments: Namespace) -> None:
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise InputError("no kernel cache can be written. Set NUMBA_CACHE_DIR, or run as the package's owner")
     os.umask(0o022)  # All users can read the kernels, and only their owner can write.
-    root = Path(mu2mpi.__file__).parent if folder.name == "__pycache__" else folder.parent
+    root = Path(__file__).parents[2] if folder.name == "__pycache__" else folder.parent
     losses, methods, servers, mechanisms = map(known_names, ("losses", "methods", "servers", "mechanisms"))
     parts = [
         {"loss": losses, "method": methods, "server": "trusted"},
@@ -61,7 +60,7 @@ def run_command(arguments: Namespace) -> None:
     kernels = Counter(path.name.partition(".py3")[0] for path in {*root.rglob("*.nbc")} - existing)
     print(*(f"{name} ({count})" for name, count in sorted(kernels.items())), sep="\n")
     print(f"compiled {kernels.total()} kernels in {perf_counter() - started:.0f} s; cache: {root}")
-    if not is_trusted_folder(str(folder), mu2mpi.__file__):
+    if not is_trusted_folder(str(folder), __file__):
         warn(f"other users ignore {folder}, to which others than its owner can write. Use chmod go-w")
 
 
