@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Hosts h1, h2, ... on this machine, for trying and testing ranks on several hosts: namespaces with a network,
-# a host name, /dev/shm and a folder for scratch files of their own. All other files they share.
+# a host name, shared memory (System V and /dev/shm) and a folder for scratch files of their own. All other
+# files they share.
 #
 #   scripts/hosts.sh start [FOLDER] [N]    # by default ${TMPDIR:-/tmp}/mu2mpi-hosts, and 2
 #   SLURM=1 scripts/hosts.sh start         # each of them a node of a SLURM, too
@@ -35,7 +36,7 @@ add_host() {
     local name=h$1 keeper
     mkdir -p "$folder/scratch-of/$name"
     # shellcheck disable=SC2016
-    setsid unshare --net --uts --mount bash -ec '
+    setsid unshare --net --uts --ipc --mount bash -ec '
         hostname "$1"
         mount --bind "$2/hosts" /etc/hosts
         mount -t tmpfs tmpfs /dev/shm
@@ -66,7 +67,7 @@ is_keeper() {
 
 write_helpers() {
     local enter="here=\$PWD keeper=\$(cat '$folder/keepers/'\$1); shift
-exec nsenter -t \$keeper --net --uts --mount"
+exec nsenter -t \$keeper --net --uts --ipc --mount"
     cat >"$folder/on" <<END
 #!/usr/bin/env bash
 $enter sh -c 'cd "\$0" && exec "\$@"' "\$here" "\$@"

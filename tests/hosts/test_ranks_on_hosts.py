@@ -99,9 +99,11 @@ def watched(hosts, folder, *arguments, **options):
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])
 def test_the_same_bits_on_several_hosts(server, hosts, python, alone, tmp_path):
-    arguments = [*SMALL, "--server", server]
+    """Messages of 650 numbers are sent over the network, and not through memory that hosts do not share."""
+    arguments, before = [*SMALL, "--server", server], hosts.sent_bytes("h2")
     done = hosts.run(2, "-m", "mu2mpi", *arguments, "--output", tmp_path / "a.h5", python=python)
     assert done.returncode == 0, done.stderr
+    assert hosts.sent_bytes("h2") - before >= 50 * 650 * 8
     assert read_result(tmp_path / "a.h5").environment["hosts"] == "h1 (2), h2 (2)"
     assert_same(tmp_path / "a.h5", alone(*arguments))
 
