@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mu2mpi._version import __version__
 from mu2mpi.cli.commands import command_names
-from mu2mpi.cluster import exit_report
-from mu2mpi.core import errors
+from mu2mpi.core import errors, rank_report
 from mu2mpi.core.registry import component_summary, import_files, lookup
 from mu2mpi.core.signals import exiting_on_signals
 from mu2mpi.core.suggestions import did_you_mean, should_be_one_of
@@ -104,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:
             # Errors of MPI mostly follow from the loss of another rank, whose exit code counts.
             if not type(error).__module__.startswith("mpi4py"):
-                exit_report.write_exit_code(1)
+                rank_report.write_exit_code(1)
             raise
 
 
@@ -219,17 +218,17 @@ def _exit_with_message(message: str, code: int, on_all_ranks: bool) -> int:
     if on_all_ranks:
         communicator.barrier()
         return _report_exit_code(code)
-    is_written = exit_report.write_exit_code(code)
+    is_written = rank_report.write_exit_code(code)
     if communicator.size > 1:
         communicator.abort(code)
     return 0 if is_written else code
 
 
 def _report_exit_code(code: int) -> int:
-    """Write the exit report for `mu2mpi launch`, if it started the ranks; return each rank's exit code."""
+    """Report the exit code to `mu2mpi launch`, if it started the ranks; return each rank's exit code."""
     # With a report, exit with 0, since MPI launchers kill the other ranks after a nonzero exit code.
-    if not os.environ.get(exit_report.EXIT_REPORT_VARIABLE):
+    if not os.environ.get(rank_report.RANK_REPORT_VARIABLE):
         return code
     communicator = _communicator()
-    is_written = communicator.rank == 0 and exit_report.write_exit_code(code)
+    is_written = communicator.rank == 0 and rank_report.write_exit_code(code)
     return 0 if communicator.bcast_object(is_written) else code

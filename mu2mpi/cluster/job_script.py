@@ -75,6 +75,7 @@ class JobOptions(BaseModel):
         120, "N", "seconds from signal to time limit [default: 120]", ge=1, le=65_535
     )
     requeues: int | None = _option(None, "N", "maximal requeues of a task [default: 20]", ge=0)
+    stall_minutes: float | None = _option(None, "MINUTES", "stall limit; 0 for no limit [default: 10]", ge=0)
     checkpoint_every: float | None = _option(None, "SECONDS", "interval between checkpoints", gt=0)
     data_dir: str | None = _option(None, "FOLDER", "folder of data sets, one subfolder each", pattern=LINE_RE)
     setup: tuple[TextLine, ...] = _option((), "COMMAND", "shell command to run first; repeatable")
@@ -137,7 +138,8 @@ def _merge_sbatch_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def render_job_script(name: str, arguments: Sequence[str], options: JobOptions, array_tasks: int = 1) -> str:
     """Render the job script that runs ``mu2mpi ARGUMENTS``, as an array job if `array_tasks` > 1."""
-    command = [*_option_arguments("requeues", options), *arguments, *import_option_arguments()]
+    command = [*_option_arguments("requeues", options), *_option_arguments("stall-minutes", options)]
+    command += [*arguments, *import_option_arguments()]
     command += [*_option_arguments("checkpoint-every", options), *_option_arguments("data-dir", options)]
     part = f' --part "$SLURM_ARRAY_TASK_ID/{array_tasks}"' if array_tasks > 1 else ""
     folder = options.environment

@@ -5,21 +5,27 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import FrameType
 
-from mu2mpi.cluster import exit_report, slurm
+from mu2mpi.cluster import slurm
 from mu2mpi.cluster.launcher_search import env_prefix, find_launcher, forget_broken_launcher
 from mu2mpi.cluster.slurm import print_status
-from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError
+from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, file_identity
+from mu2mpi.core.memory import out_of_memory_kills
+from mu2mpi.core.rank_report import RANK_REPORT_VARIABLE, RankReport, rank_report_file, read_rank_report
 from mu2mpi.results.records import checkpoint_path
 
 MAX_RANK_STOP_SECONDS = 5.0  # From SIGTERM until a requeue, even if ranks have not stopped yet
-MAX_RESTARTS_WITHOUT_PROGRESS = 3  # Restarts of a job after which a lost run without progress is not requeued
+MAX_EXIT_SECONDS = 30  # From the exit code of rank 0 until the launcher of the ranks must have ended
+POLL_SECONDS = 1.0  # Interval at which the report of rank 0 is read
+MIN_STALL_ROUNDS = 100  # Mean durations of a round without progress before the ranks are ended
+START_UP_FACTOR = 6  # Ratio of the time allowed for start-up and for reading the data to that of rounds
+ResultFiles = Mapping[Path, FileIdentity | None]  # Result files of a command; older files do not count
 RANKS_VARIABLE = "MU2MPI_RANKS"
 
 # Defaults for ranks. Open MPI from PyPI binds ranks to cores outside of the job, and waits in a busy loop.
@@ -47,47 +53,13 @@ def default_rank_count() -> int:
     return 1
 
 
-class OutputFiles:
-    """Result and checkpoint files of a launched command; with `overwrite`, older results do not count."""
-
-    def __init__(self, paths: Sequence[Path], overwrite: bool = False) -> None:
-        self.results, self._overwrite = {*paths}, overwrite
-        self._initial_files = self._existing_files()
-
-    def nearest_existing_folder(self) -> Path:
-        """Folder of the result files, or its nearest existing parent."""
-        folder = min(self.results, default=Path("result")).parent
-        return next(parent for parent in (folder, *folder.absolute().parents) if parent.is_dir())
-
-    def changed_since_launch(self) -> bool:
-        """Whether a result or checkpoint was written since this `OutputFiles` was created."""
-        now = self._existing_files()
-        return any(self._initial_files.get(path) != identity for path, identity in now.items())
-
-    def are_complete(self) -> bool:
-        """Whether all result files exist, and no checkpoint file is left."""
-        now = self._existing_files()
-        old = {path for path, _ in now.items() & self._initial_files.items()} if self._overwrite else set()
-        return bool(self.results) and now.keys() - old == self.results
-
-    def _existing_files(self) -> dict[Path, FileIdentity | None]:
-        candidates, existing = self.results | {checkpoint_path(path) for path in self.results}, set()
-        for folder in {path.parent for path in self.results}:
-            with suppress(OSError):
-                existing |= candidates & {*folder.iterdir()}
-        return {path: file_identity(path) for path in existing}
-
-
-class SignalBeforeLaunchError(Exception):
-    """A signal was received before the ranks were started."""
-
-
 class SignalForwarder:
-    """Signal handler that records signals and forwards them to the ranks as SIGUSR1."""
+    """Runner of the ranks, and signal handler that forwards signals to them as SIGUSR1."""
 
     def __init__(self) -> None:
         self.received_signals: set[int] = set()
-        self.interrupts_action = False  # Whether a signal raises SignalBeforeLaunchError
+        self.stall_seconds = float("inf")  # Without progress, after which the ranks are ended
+        self.interrupts_action = False  # Whether a signal raises Interrupted
         self._process: subprocess.Popen[bytes] | None = None  # Launcher of the ranks
         self._stop_deadline = float("inf")  # Monotonic time by which the ranks should have stopped
 
@@ -99,14 +71,14 @@ class SignalForwarder:
         if self._process is not None:
             self._process.send_signal(signal.SIGUSR1)
         elif self.interrupts_action:
-            raise SignalBeforeLaunchError
+            raise Interrupted(0)
 
     def run_interruptibly(self, action: Callable[[], list[str]]) -> list[str]:
-        """Run a function before the ranks start; a received signal raises SignalBeforeLaunchError."""
+        """Run a function before the ranks start; a received signal raises Interrupted."""
         self.interrupts_action, self._process = True, None
         try:
             if self.received_signals:
-                raise SignalBeforeLaunchError
+                raise Interrupted(0)
             return action()
         finally:
             self.interrupts_action = False
@@ -115,83 +87,123 @@ class SignalForwarder:
         self, command: Sequence[str], environment: dict[str, str], on_timeout: Callable[[], object]
     ) -> int:
         """Run the ranks and return their exit code; `on_timeout` is called if they ignore SIGTERM."""
+        report_path, report, idle_seconds = Path(environment[RANK_REPORT_VARIABLE]), RankReport(), 0.0
         self._process = process = subprocess.Popen(command, env=environment)
         if self.received_signals:
             process.send_signal(signal.SIGUSR1)
-        while process.returncode is None and monotonic() < self._stop_deadline:
+        while process.poll() is None and monotonic() < self._stop_deadline:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=1)
+                process.wait(timeout=POLL_SECONDS)
+                break
+            previous_report, report = report, read_rank_report(report_path)
+            # Intervals are counted, so that a time for which SLURM suspends the job is none without progress.
+            idle_seconds = idle_seconds + POLL_SECONDS if report == previous_report else 0.0
+            if idle_seconds >= idle_limit(report, self.stall_seconds):
+                minutes = f"{idle_seconds / 60:.3g} minutes"
+                print_status(f"ending the ranks: no progress for {minutes} after round {report.rounds_done}")
+                _end_processes(process, report_path)
         if process.returncode is None:
             on_timeout()
         code = process.wait()
         return code if code >= 0 else 128 - code  # As shells: 128 + N for signal N
 
 
+def idle_limit(report: RankReport, stall_seconds: float) -> float:
+    """Seconds without a change of the report of rank 0 after which the ranks are ended."""
+    if report.exit_code is not None:
+        return MAX_EXIT_SECONDS
+    if report.round_seconds == 0:
+        return START_UP_FACTOR * stall_seconds
+    return max(stall_seconds, MIN_STALL_ROUNDS * report.round_seconds)
+
+
+def _end_processes(launcher: "subprocess.Popen[bytes]", report_path: Path) -> None:
+    """Terminate the launcher of the ranks, and kill all processes of this host that have the report."""
+    launcher.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        launcher.wait(timeout=MAX_RANK_STOP_SECONDS)
+    # Launchers put ranks into process groups of their own, and leave those that are stopped.
+    variable = f"{RANK_REPORT_VARIABLE}={report_path}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if variable in path.read_bytes().split(b"\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+    launcher.kill()
+
+
+def are_complete(results: ResultFiles) -> bool:
+    """Whether all result files exist, and no checkpoint file is left."""
+    return bool(results) and all(
+        file_identity(path) not in (None, old_file) and not checkpoint_path(path).exists()
+        for path, old_file in results.items()
+    )
+
+
 def launch_ranks(
-    arguments: Sequence[str], outputs: OutputFiles, ranks: int, max_requeues: int, forwarder: SignalForwarder
+    arguments: Sequence[str], results: ResultFiles, ranks: int, max_requeues: int, forwarder: SignalForwarder
 ) -> int:
     """Run ``mu2mpi ARGUMENTS`` on `ranks` ranks and return the exit code; requeue an unfinished SLURM job."""
-    if slurm.requeue_count() > 0 and outputs.are_complete():
+    if slurm.requeue_count() > 0 and are_complete(results):
         print_status("all results exist since an earlier start of this job")
         return 0
     environment = {**DEFAULT_RANK_ENVIRONMENT, **os.environ}
     if os.getuid() == 0:
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-    def requeue_if_unfinished(reported_code: int | None) -> bool:
-        return _requeue_unfinished(reported_code, outputs, forwarder.received_signals, max_requeues)
+    def requeue_if_unfinished() -> bool:
+        return _requeue_unfinished(read_rank_report(path), forwarder.received_signals, max_requeues)
 
-    folder, job_id = outputs.nearest_existing_folder(), slurm.job_id() or "0"
-    with exit_report.exit_report_file(folder, job_id, slurm.requeue_count()) as path:
-        environment[exit_report.EXIT_REPORT_VARIABLE] = str(path)
+    folder = min(results, default=Path("result")).absolute().parent
+    with rank_report_file(folder, slurm.job_id() or "0", slurm.requeue_count()) as path:
+        environment[RANK_REPORT_VARIABLE], initial_kills = str(path), out_of_memory_kills()
         try:
             launcher = forwarder.run_interruptibly(lambda: find_launcher(ranks, environment))
-        except SignalBeforeLaunchError:
+        except Interrupted:
             print_status("stopped by a signal before the ranks were started")
-            is_requeued = requeue_if_unfinished(EXIT_INTERRUPTED)
-            return EXIT_INTERRUPTED if is_requeued else 128 + min(forwarder.received_signals)
+            return EXIT_INTERRUPTED if requeue_if_unfinished() else 128 + min(forwarder.received_signals)
         except InputError:
             if slurm.all_nodes_respond():
                 raise
             print_status("no launcher works, since a node of this job does not respond")
-            return EXIT_INTERRUPTED if slurm.requeue_job(max_requeues) else 1
+            return EXIT_INTERRUPTED if requeue_if_unfinished() else 1
         program = [sys.executable, "-m", "mu2mpi", *arguments]
         print_status(f"starting {ranks} ranks: {shlex.join([*launcher, *program])}")
         command = [*launcher, *env_prefix(environment), *program]
-        code = forwarder.run_ranks(command, environment, on_timeout=lambda: requeue_if_unfinished(None))
-        reported_code = exit_report.read_exit_code(path)
-    has_signal_or_progress = bool(forwarder.received_signals) or outputs.changed_since_launch()
-    may_be_unconnected = reported_code in (None, 2) and not has_signal_or_progress
-    if may_be_unconnected and slurm.all_nodes_respond() and forget_broken_launcher(ranks, environment):
-        print_status("the launcher of earlier jobs does not start connected ranks any more")
-        return launch_ranks(arguments, outputs, ranks, max_requeues, forwarder)
-    if reported_code is None and code in (2, EXIT_INTERRUPTED):
-        reported_code = code  # Rank 0 could not write the exit report, and has exited with the code itself.
-    if reported_code is not None and reported_code != EXIT_INTERRUPTED:
-        return reported_code
-    if reported_code is None:
-        if outputs.changed_since_launch() and outputs.are_complete():
-            print_status("the ranks ended without an exit report, but all results exist")
-            return 0
-        print_status(f"the ranks ended with code {code} and no exit report: a rank or a node may be lost")
-    return EXIT_INTERRUPTED if requeue_if_unfinished(reported_code) else reported_code or code or 1
+        code = forwarder.run_ranks(command, environment, on_timeout=requeue_if_unfinished)
+        report = read_rank_report(path)
+        reported_code = report.exit_code
+        has_signal_or_progress = forwarder.received_signals or report.rounds_done or report.has_new_rounds
+        may_be_unconnected = reported_code in (None, 2) and not has_signal_or_progress
+        if may_be_unconnected and slurm.all_nodes_respond() and forget_broken_launcher(ranks, environment):
+            print_status("the launcher of earlier jobs does not start connected ranks any more")
+            return launch_ranks(arguments, results, ranks, max_requeues, forwarder)
+        if reported_code is None and code in (2, EXIT_INTERRUPTED):
+            reported_code = code  # Rank 0 could not write its report, and has exited with the code itself.
+        if reported_code is not None and reported_code != EXIT_INTERRUPTED:
+            return reported_code
+        if reported_code is None:
+            if are_complete(results):
+                print_status("the ranks ended without a report of rank 0, but all results exist")
+                return 0
+            if out_of_memory_kills() > initial_kills or slurm.is_out_of_memory():
+                advice = "Request more (--mem-per-cpu) or use fewer ranks per node, and submit the job again"
+                print_status(f"a process was killed because it was out of memory. {advice}")
+                return code or 1
+            print_status(f"the ranks ended with code {code}, unreported: a rank or a node may be lost")
+        return EXIT_INTERRUPTED if requeue_if_unfinished() else reported_code or code or 1
 
 
-def _requeue_unfinished(
-    reported_code: int | None, outputs: OutputFiles, received_signals: set[int], max_requeues: int
-) -> bool:
+def _requeue_unfinished(report: RankReport, received_signals: set[int], max_requeues: int) -> bool:
     if slurm.job_id() is None:
         return False
-    cause = "user" if signal.SIGINT in received_signals else "scheduler" if received_signals else None
-    if signal.SIGTERM in received_signals and cause != "user":
-        cause = slurm.termination_cause()
-    refusals = {"requeue": "it has been requeued already", "user": "it was cancelled"}
-    refusal = refusals.get(cause or "")
-    if cause is None and reported_code is None and not outputs.changed_since_launch():
-        may_restart = outputs.results and slurm.requeue_count() < MAX_RESTARTS_WITHOUT_PROGRESS
-        if not may_restart and slurm.all_nodes_respond():
-            refusal = "the run was lost without progress in this start"
-    if refusal is not None:
-        print_status(f"this job is not requeued: {refusal}")
-        return False
-    return slurm.requeue_job(max_requeues)
+    cause = slurm.termination_cause() if signal.SIGTERM in received_signals else None
+    if signal.SIGINT in received_signals or cause == "user":
+        refusal = "it was cancelled"
+    elif cause == "requeue":
+        refusal = "it has been requeued already"
+    elif slurm.requeue_count() > 0 and not report.has_new_rounds:
+        refusal = "no new round was saved since the last requeue. Submit it again to resume"
+    else:
+        return slurm.requeue_job(max_requeues)
+    print_status(f"this job is not requeued: {refusal}")
+    return False

@@ -56,6 +56,12 @@ def requeue_job(max_requeues: int) -> bool:
     return False
 
 
+def is_out_of_memory() -> bool:
+    """Whether the accounting of SLURM, if there is one, has steps of this job that ran out of memory."""
+    job = job_id()
+    return job is not None and "OUT_OF_ME" in _slurm("sacct", "-n", "-P", "-j", job, "-o", "State").stdout
+
+
 def all_nodes_respond() -> bool:
     """Whether SLURM can start a process on each node of this job."""
     nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")

@@ -1,4 +1,4 @@
-"""Available memory of this process, to reject files that do not fit before the process is killed."""
+"""Memory available to this process, to reject files that do not fit, and kills for lack of memory."""
 
 import math
 import os
@@ -28,13 +28,26 @@ def check_fits_in_memory(path: Path, size: float) -> None:
 def available_memory() -> float:
     """Bytes of memory available to this process, by /proc/meminfo and its control groups; inf if unknown."""
     available = [math.inf, *(1024 * kib for kib in _read_integers(Path("/proc/meminfo"), "MemAvailable"))]
+    for group in _memory_cgroups():
+        for folder in (group, *group.parents):
+            available += _available_in_cgroup(folder) if folder.is_relative_to(CGROUP_ROOT) else []
+    return max(0, min(available))
+
+
+def out_of_memory_kills() -> int:
+    """Return the number of out-of-memory kills in the control group of this SLURM job or process."""
+    groups = (next((f for f in g.parents if f.name.startswith("job_")), g) for g in _memory_cgroups())
+    # A group of version 2 counts those of its subgroups, too; in version 1 each group counts its own.
+    files = (f for g in groups for f in (g / "memory.events", *g.rglob("memory.oom_control")))
+    return sum(kills for file in files for kills in _read_integers(file, "oom_kill"))
+
+
+def _memory_cgroups() -> Iterator[Path]:
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            group = Path(os.path.normpath(f"{CGROUP_ROOT}/{controllers}/{path}"))
-            for folder in (group, *group.parents) if controllers in ("", "memory") else ():
-                available += _available_in_cgroup(folder) if folder.is_relative_to(CGROUP_ROOT) else []
-    return max(0, min(available))
+            if controllers in ("", "memory"):
+                yield Path(os.path.normpath(f"{CGROUP_ROOT}/{controllers}/{path}"))
 
 
 def _available_in_cgroup(folder: Path) -> list[float]:

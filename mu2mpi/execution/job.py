@@ -1,5 +1,6 @@
 """Run of an experiment with its files: resume from a checkpoint, write checkpoints and the result."""
 
+import errno
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, FileLock, file_identity
 from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.parallel import Communicator, world
+from mu2mpi.core.rank_report import write_progress
 from mu2mpi.core.signals import recording_stop_requests
 from mu2mpi.core.text import warn
 from mu2mpi.data.memory import MemoryData
@@ -43,6 +45,7 @@ OTHER_JOB_ERROR = (
     "another job computes {}, with the checkpoint {}. This job has sent nothing. "
     "Wait for the other, or name another output."
 )
+DISK_FULL_ADVICE = "Free space or raise the quota, and repeat the command or submit the job again"
 LOCK_LEASE_SECONDS = 120.0  # Wait of a requeued job for locks that a file server keeps after losing a node
 
 
@@ -190,6 +193,7 @@ class RunContext:
             with communicator.collective_errors():
                 if communicator.rank == 0:
                     self._write_result(result, path)
+                    write_progress(0, 0.0, has_new_rounds=True)
         return callback_list.on_finish(replace(result, path=path), communicator)
 
     def prepare(
@@ -276,17 +280,12 @@ class FileCheckpoints(PeriodicCheckpoints):
         self._context, self._output, self._callback_list = context, output, callback_list
 
     def save(self, action: CheckpointAction, checkpoint: Checkpoint | None) -> None:
-        """Write a checkpoint; raise Interrupted if the run stops, and else only warn of failures."""
-        try:
-            self._write(checkpoint)
-        except OSError as error:
-            if action is CheckpointAction.SAVE_AND_STOP:
-                raise
-            if checkpoint is not None:
-                warn(f"{error}; the run continues")
-        else:
-            if checkpoint is not None:
-                self._callback_list.notify("on_checkpoint", checkpoint.rounds_done)
+        """Write a checkpoint; raise Interrupted if the run stops, and else OSError on a full disk only."""
+        is_written = self._write(checkpoint, is_optional=action is not CheckpointAction.SAVE_AND_STOP)
+        if checkpoint is not None and is_written:
+            has_new_rounds = checkpoint.rounds_done >= self.start_round
+            write_progress(checkpoint.rounds_done, self.round_seconds, has_new_rounds)
+            self._callback_list.notify("on_checkpoint", checkpoint.rounds_done)
         self._callback_list.raise_failure(self._communicator)
         if action is CheckpointAction.SAVE_AND_STOP:
             rounds_done = 0 if checkpoint is None else checkpoint.rounds_done
@@ -311,16 +310,22 @@ class FileCheckpoints(PeriodicCheckpoints):
                     "Name another output, or repeat the command with --overwrite to replace it."
                 )
 
-    def _write(self, checkpoint: Checkpoint | None, replace: bool = True) -> None:
-        """Write a checkpoint; raise InputError on all ranks if the file exists and `replace` is false."""
+    def _write(self, checkpoint: Checkpoint | None, replace: bool = True, is_optional: bool = False) -> bool:
+        """Return whether a checkpoint was written; for an optional one, only a full disk is an error."""
         path = checkpoint_path(self._output)
         with self._communicator.collective_errors():
-            if checkpoint is None:
-                return
             try:
-                write_checkpoint(checkpoint, path, replace)
+                if checkpoint is not None:
+                    write_checkpoint(checkpoint, path, replace)
+                    return True
             except FileExistsError:
                 raise InputError(OTHER_JOB_ERROR.format(self._output, path)) from None
             except OSError as error:
                 older = "the previous one is kept" if path.exists() else "there is none"
-                raise OSError(f"cannot write the checkpoint {path}: {error.strerror}; {older}") from None
+                problem = f"cannot write the checkpoint {path}: {error.strerror}; {older}"
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise OSError(f"{problem}. {DISK_FULL_ADVICE}") from None
+                if not is_optional:
+                    raise OSError(problem) from None
+                warn(f"{problem}; the run continues")
+        return False

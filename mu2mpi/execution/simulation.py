@@ -10,6 +10,7 @@ import numpy as np
 
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.parallel import Communicator, block_range
+from mu2mpi.core.rank_report import write_progress
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, compare_with_theory
 from mu2mpi.execution.evaluation_schedule import plan_evaluations
@@ -31,6 +32,7 @@ from mu2mpi.results.result import Result
 
 DECISION_INTERVAL_SECONDS = 0.2  # Approximate interval at which ranks agree on whether to save or to stop
 MAX_STRIDE_GROWTH = 4  # Largest growth of the rounds between decisions, as rounds may slow down
+REPORT_INTERVAL_SECONDS = 2.0  # Least interval at which rank 0 reports its progress to `mu2mpi launch`
 FIRST_CHECKPOINT_SECONDS = 5.0  # Wait before the first checkpoint; doubles up to the regular interval
 
 
@@ -62,7 +64,9 @@ class PeriodicCheckpoints(CheckpointPolicy):
         self._communicator, self._stop_requested = communicator, stop_requested
         self._save_interval, self._max_save_interval = min(FIRST_CHECKPOINT_SECONDS, interval), interval
         self._decision_round, self._decision_stride = 0, 1  # next round with a decision, rounds between two
-        self._last_decision_time = self._last_save_time = monotonic()
+        self._last_decision_time = self._last_save_time = self._last_report_time = monotonic()
+        self.start_round = 0  # first round of this start
+        self.round_seconds = 0.0  # recent duration of a round
         self._reduce_buffer = np.zeros(3, dtype=np.int64)
 
     def decide(self, t: int) -> CheckpointAction:
@@ -70,9 +74,13 @@ class PeriodicCheckpoints(CheckpointPolicy):
         if t < self._decision_round:
             return CheckpointAction.CONTINUE
         now = monotonic()
-        round_seconds = max(1e-7, (now - self._last_decision_time) / self._decision_stride)
+        self.start_round = self.start_round or t
+        self.round_seconds = max(1e-7, (now - self._last_decision_time) / self._decision_stride)
+        if self._communicator.rank == 0 and now - self._last_report_time >= REPORT_INTERVAL_SECONDS:
+            self._last_report_time = now
+            write_progress(t - 1, self.round_seconds)
         max_stride = MAX_STRIDE_GROWTH * self._decision_stride
-        stride = max(1, min(int(DECISION_INTERVAL_SECONDS / round_seconds), max_stride))
+        stride = max(1, min(int(DECISION_INTERVAL_SECONDS / self.round_seconds), max_stride))
         # Rank 0 alone chooses when to save and when to decide again, by its clock.
         is_due = now - self._last_save_time >= self._save_interval
         by_clock = [is_due, stride] if self._communicator.rank == 0 else [0, 0]

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from itertools import product
+from pathlib import Path
 
 import pytest
 from helpers.launch import command_on, mu2mpi
@@ -15,8 +15,10 @@ from helpers.slow import slow
 from mu2mpi import cli
 from mu2mpi.cli.program import parse
 from mu2mpi.cluster import launcher, slurm
-from mu2mpi.cluster.launcher import OutputFiles, default_rank_count
+from mu2mpi.cluster.launcher import are_complete, default_rank_count, idle_limit
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.files import file_identity
+from mu2mpi.core.rank_report import RANK_REPORT_VARIABLE, RankReport, rank_report_file, read_rank_report
 from mu2mpi.results.records import checkpoint_path
 
 
@@ -57,29 +59,20 @@ def test_the_ranks_of_a_job(monkeypatch, variables, ranks):
         default_rank_count()
 
 
-STOPPED, PROGRESS, STUCK = "stopped with a checkpoint", "lost after progress", "lost without progress"
-
-
-@pytest.mark.parametrize(
-    ("ended", "by"),
-    [*product((STOPPED, PROGRESS, STUCK), ("nobody", "USR1", "preempt", "scancel", "INT", "requeue"))],
-)
-@pytest.mark.parametrize(("starts", "node_is_lost"), [(0, False), (3, False), (3, True)])
-def test_which_jobs_are_requeued(monkeypatch, tmp_path, ended, by, starts, node_is_lost):
+@pytest.mark.parametrize("by", ["nobody", "USR1", "preempt", "scancel", "INT", "requeue"])
+@pytest.mark.parametrize(("starts", "has_new_rounds"), [(0, False), (1, False), (1, True), (5, True)])
+def test_which_jobs_are_requeued(monkeypatch, by, starts, has_new_rounds):
+    """After the first requeue, only those with new rounds, whatever ended them."""
     causes = {"preempt": "scheduler", "scancel": "user", "requeue": "requeue"}
     limits = []
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setattr(slurm, "requeue_count", lambda: starts)
-    monkeypatch.setattr(slurm, "all_nodes_respond", lambda: not node_is_lost)
     monkeypatch.setattr(slurm, "termination_cause", lambda: causes[by])
     monkeypatch.setattr(slurm, "requeue_job", lambda limit: limits.append(limit) or True)
-    outputs = OutputFiles([tmp_path / "a.h5"])
-    if ended != STUCK:
-        checkpoint_path(tmp_path / "a.h5").touch()
     signals = {"nobody": [], "USR1": [signal.SIGUSR1], "INT": [signal.SIGINT]}.get(by, [signal.SIGTERM])
-    is_requeued = launcher._requeue_unfinished(75 if ended == STOPPED else None, outputs, {*signals}, 20)
-    may_restart = ended != STUCK or starts < 3 or node_is_lost
-    assert is_requeued == (by in ("USR1", "preempt") or (by == "nobody" and may_restart))
+    report = RankReport(has_new_rounds=has_new_rounds)
+    is_requeued = launcher._requeue_unfinished(report, {*signals}, 20)
+    assert is_requeued == (by in ("nobody", "USR1", "preempt") and (starts == 0 or has_new_rounds))
     assert limits == [20] * is_requeued
 
 
@@ -114,15 +107,15 @@ def test_launch_returns_the_exit_code_of_the_ranks(arguments, code, ranks, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.mpi
-def test_ranks_exit_with_0_on_invalid_input_if_it_is_in_the_exit_report(tmp_path):
+def test_ranks_exit_with_0_on_invalid_input_if_rank_0_reports_it(tmp_path):
     text = f'{command_on(2)[0]} -n 2 "$@"; echo $? > code'
     done = run(tmp_path, "run", "--data", "mnist", "--data-dir", "nowhere", text=text)
     assert done.returncode == 2
     assert (tmp_path / "code").read_text() == "0\n"
 
 
-def test_a_missing_exit_report_is_a_failure_whatever_the_launcher_returns(tmp_path):
-    # As Open MPI after the loss of a node. The exit report is in the nearest existing folder of the results.
+def test_a_missing_exit_code_of_rank_0_is_a_failure_whatever_the_launcher_returns(tmp_path):
+    # As Open MPI after the loss of a node. The report is in the nearest existing folder of the results.
     (tmp_path / "runs").mkdir()
     text = f'case "$*" in *" -m mu2mpi"*) ls -A runs > seen; exit 0;; esac; {ALL_SEE_TWO}'
     done = run(tmp_path, "run", "--output", "runs/deeper/a.h5", text=text)
@@ -132,7 +125,7 @@ def test_a_missing_exit_report_is_a_failure_whatever_the_launcher_returns(tmp_pa
 
 
 @pytest.mark.slow
-def test_the_exit_report_overrides_the_code_of_the_launcher(tmp_path):
+def test_the_exit_code_of_rank_0_overrides_the_code_of_the_launcher(tmp_path):
     done = run(tmp_path, "info", text=f'case "$*" in *" -m mu2mpi"*) "$@"; exit 9;; esac; {ALL_SEE_TWO}')
     assert done.returncode == 0, done.stderr
 
@@ -141,10 +134,69 @@ def test_the_exit_report_overrides_the_code_of_the_launcher(tmp_path):
 def test_a_rank_that_cannot_write_its_report_exits_with_the_code_itself(tmp_path):
     path = tmp_path / "word"
     done = mu2mpi(
-        "run", "--data", "mnist", "--data-dir", "nowhere", cwd=tmp_path, MU2MPI_EXIT_REPORT=str(path)
+        "run", "--data", "mnist", "--data-dir", "nowhere", cwd=tmp_path, MU2MPI_RANK_REPORT=str(path)
     )
     assert done.returncode == 2
     assert not path.exists()
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_ranks_without_progress_are_ended(has_ended, tmp_path, monkeypatch, capsys):
+    """Also stopped ones, and a launcher that does not end after rank 0 has reported its exit code."""
+    monkeypatch.setattr(launcher, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(launcher, "MAX_RANK_STOP_SECONDS", 0.2)
+    monkeypatch.setattr(launcher, "MAX_EXIT_SECONDS", 0.2)
+    call = "write_exit_code(0)" if has_ended else "write_progress(7, 1e-3)"
+    code = f"import os; from mu2mpi.core.rank_report import *; {call}; os.system('kill -STOP $PPID $$')"
+    forwarder = launcher.SignalForwarder()
+    forwarder.stall_seconds = 1e9 if has_ended else 0.2
+    with rank_report_file(tmp_path, "7", 0) as path:
+        environment = {**os.environ, RANK_REPORT_VARIABLE: str(path)}
+        assert forwarder.run_ranks([sys.executable, "-c", code], environment, None) == 128 + signal.SIGKILL
+        assert read_rank_report(path)[:2] == ((0, 0) if has_ended else (None, 7))
+    assert f"no progress for 0.00333 minutes after round {0 if has_ended else 7}" in capsys.readouterr().err
+    is_left = [name for name in Path("/proc").glob("[0-9]*/environ") if str(path) in environment_of(name)]
+    assert not is_left
+
+
+def environment_of(path):
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_the_time_without_progress_is_long_for_long_rounds_and_at_the_start():
+    assert idle_limit(RankReport(), 60) == 360
+    assert idle_limit(RankReport(None, 7, 0.1), 60) == 60
+    assert idle_limit(RankReport(None, 7, 10.0), 60) == 1000
+    assert idle_limit(RankReport(None, 7, 10.0), float("inf")) == float("inf")
+    assert idle_limit(RankReport(0, 7, 10.0), float("inf")) == launcher.MAX_EXIT_SECONDS
+
+
+@pytest.fixture
+def small_cgroup():
+    """Make a control group with a limit of 100 MB, named as that of a job; both versions can be mounted."""
+    version_1 = Path("/sys/fs/cgroup/memory")
+    folder = (version_1 if version_1.exists() else version_1.parent) / f"job_{os.getpid()}"
+    try:
+        folder.mkdir()
+        (folder / ("memory.limit_in_bytes" if version_1.exists() else "memory.max")).write_text("100000000")
+    except OSError as error:
+        pytest.skip(f"no control group with a limit can be made: {error}")
+    yield folder
+    folder.rmdir()
+
+
+def test_a_rank_that_is_killed_for_lack_of_memory(small_cgroup, tmp_path):
+    is_rank = "import sys; x = bytearray(1 << 28)"
+    text = f"""case "$*" in *" -m mu2mpi"*) {sys.executable} -c '{is_rank}'; exit $?;; esac; {ALL_SEE_TWO}"""
+    command = f"echo $$ > {small_cgroup}/cgroup.procs; exec {sys.executable} -m mu2mpi launch --ranks 2 run"
+    variables = {**os.environ, "MU2MPI_LAUNCHER": fake_launcher(tmp_path, text)}
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert done.returncode == 128 + signal.SIGKILL, done.stderr
+    assert "out of memory" in done.stderr
+    assert "--mem-per-cpu" in done.stderr
 
 
 def test_a_signal_during_a_probe_stops_the_launch(tmp_path):
@@ -180,44 +232,24 @@ def write(path, text="a result"):
     path.with_name("new").replace(path)
 
 
-def test_initial_files_and_files_of_other_commands_are_no_progress(paths, tmp_path):
-    assert OutputFiles(paths).nearest_existing_folder() == tmp_path
-    write(checkpoint_path(paths[0]))
-    outputs = OutputFiles(paths)
-    assert outputs.nearest_existing_folder() == tmp_path / "runs"
-    write(paths[0].with_name("of another.h5"))
-    checkpoint_path(paths[0]).unlink()
-    assert not outputs.changed_since_launch()
-    assert not OutputFiles([]).are_complete()
-
-
-@pytest.mark.parametrize("was_there", [False, True])
-def test_a_new_checkpoint_is_progress(paths, was_there):
-    if was_there:
-        write(checkpoint_path(paths[1]))
-    outputs = OutputFiles(paths)
-    write(checkpoint_path(paths[1]))
-    assert outputs.changed_since_launch()
-    assert not outputs.are_complete()
-
-
 def test_outputs_are_complete_with_every_result_and_no_checkpoint(paths):
-    outputs = OutputFiles(paths)
+    results = dict.fromkeys(paths)
+    assert not are_complete({})
     write(paths[0])
-    assert not outputs.are_complete()
+    assert not are_complete(results)
     write(checkpoint_path(paths[1]))
     write(paths[1])
-    assert not outputs.are_complete()
+    assert not are_complete(results)
     checkpoint_path(paths[1]).unlink()
-    assert outputs.are_complete()
+    assert are_complete(results)
 
 
-def test_with_overwrite_an_earlier_result_does_not_count(paths):
+def test_an_older_result_does_not_count(paths):
     write(paths[0])
-    outputs = OutputFiles(paths[:1], overwrite=True)
-    assert not outputs.are_complete()
+    results = {paths[0]: file_identity(paths[0])}
+    assert not are_complete(results)
     write(paths[0])
-    assert outputs.are_complete()
+    assert are_complete(results)
 
 
 SWEEP = 'data = "digits"\nmachines = 2\nrounds = 3\nserver = ["untrusted", "trusted"]\nseed = 1\n'

@@ -1,6 +1,7 @@
 """Runs with their files, in one process: what is written, what is refused, and whose key is used."""
 
 import errno
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import FileLock, file_identity
 from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.rank_report import RANK_REPORT_VARIABLE, rank_report_file, read_rank_report
 from mu2mpi.execution import job as module
 from mu2mpi.execution.job import is_result_of
 from mu2mpi.execution.plan import open_source_on_ranks, resolve_plan
@@ -333,6 +335,36 @@ def test_a_result_that_cannot_be_written_keeps_the_checkpoint(tmp_path, source, 
     assert list(tmp_path.iterdir()) == [checkpoint_path(path)]
     assert job().run_to_file(SEEDED, source, path).x.tobytes() == expected.x.tobytes()
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_a_checkpoint_that_cannot_be_written_ends_a_run_on_a_full_disk_only(
+    code, tmp_path, source, monkeypatch, capsys
+):
+    """The progress in the report is that of saved rounds, of which this start has none."""
+    path = tmp_path / "a.h5"
+    context = replace(job(), checkpoint_every=0.0)
+
+    def fails(checkpoint, path, replace):
+        if replace:
+            raise OSError(code, os.strerror(code), str(path))
+        write_checkpoint(checkpoint, path, replace)
+
+    with rank_report_file(tmp_path, "7", 0) as report:
+        monkeypatch.setenv(RANK_REPORT_VARIABLE, str(report))
+        monkeypatch.setattr(module, "write_checkpoint", fails)
+        if code == errno.EIO:
+            assert context.run_to_file(SEEDED, source, path).x.tobytes() == run(SEEDED).x.tobytes()
+            assert (
+                "Input/output error; the previous one is kept; the run continues" in capsys.readouterr().err
+            )
+        else:
+            with pytest.raises(
+                OSError, match=f"{os.strerror(code)}; the previous one is kept. Free space or"
+            ):
+                context.run_to_file(SEEDED, source, path)
+            assert read_checkpoint(checkpoint_path(path)).rounds_done == 0
+        assert read_rank_report(report).has_new_rounds == (code == errno.EIO)
 
 
 def test_what_is_written_while_a_job_begins_is_of_another(tmp_path, monkeypatch):

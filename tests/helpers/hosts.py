@@ -63,6 +63,11 @@ class Hosts:
         found = subprocess.run([FOLDER / "pids", host], capture_output=True, text=True, check=False)
         return [int(pid) for pid in found.stdout.split() if words in _command_line(pid)]
 
+    def sent_bytes(self, host: str) -> int:
+        """Return the number of bytes that a host has sent over the network."""
+        counter = "/sys/class/net/mu2mpi{}/statistics/rx_bytes"
+        return int(Path(counter.format(host.removeprefix("h"))).read_text())
+
     def lose(self, host: str) -> None:
         """Kill all processes on a host at once."""
         subprocess.run([FOLDER / "lose", host], check=False, timeout=20)
@@ -75,9 +80,15 @@ class Nodes(Hosts):
 
     def bring_back(self, host: str) -> None:
         """Make a host that was lost a node again, and wait until it is idle."""
+        state = ["sinfo", "--noheader", "--partition=normal", "--nodes", host, "--format=%t"]
+
+        def wait_until(name: str) -> None:
+            wait_for(lambda: subprocess.check_output(state, text=True).startswith(name), f"{name} {host}")
+
+        # To a node that is back sooner, SLURM sends the end of the first start of a job during the second.
+        wait_until("down")
         subprocess.run([FOLDER / "slurmd", host], check=True, timeout=20)
-        idle = ["sinfo", "--noheader", "--partition=normal", "--nodes", host, "--format=%t"]
-        wait_for(lambda: subprocess.check_output(idle, text=True).strip() == "idle", f"{host} to come back")
+        wait_until("idle")
 
 
 def _command_line(pid: str) -> str:
@@ -98,7 +109,7 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 300) -> 
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[Hosts]:
     """Return two hosts, which are nodes of a SLURM, too, where there is one."""
-    tried = "unshare --net --uts --mount true && ip link show"
+    tried = "unshare --net --uts --ipc --mount true && ip link show"
     namespaces = subprocess.run(["sh", "-c", tried], capture_output=True, text=True, check=False)
     if namespaces.returncode != 0:
         missing(f"no namespaces can be made here, as scripts/hosts.sh does: {namespaces.stderr.strip()}")

@@ -234,7 +234,7 @@ sys.exit(main(sys.argv[1:]))
     ],
 )
 def test_a_disk_that_is_full_at_the_wrong_moment(small_disk, module, name, spared):
-    """A result that fails is told, and so is a first checkpoint before anything is sent; others cost nothing.
+    """A result that fails is told, and so is a checkpoint, at once, with the way out.
 
     All comes back once there is room.
     """
@@ -244,6 +244,9 @@ def test_a_disk_that_is_full_at_the_wrong_moment(small_disk, module, name, spare
     done = run_command([sys.executable, "-c", script, *arguments], 120, {})
     assert done.returncode == 1
     assert "No space left" in done.stderr
+    if module == "checkpoint":
+        assert "Free space or raise the quota" in done.stderr
+        assert "the run continues" not in done.stderr
     if module == "writer":
         assert f"repeat the command to resume from {checkpoint_path(path)}, which is kept" in done.stderr
     assert "Traceback" not in done.stderr
