@@ -15,7 +15,13 @@ from mu2mpi.core.hdf5 import copy_group, write_array, write_attributes
 from mu2mpi.results.opening import open_result
 from mu2mpi.results.reader import RunSummary
 from mu2mpi.results.records import RESULT_SUFFIX, STUDY_INDEX, STUDY_SCHEMA
-from mu2mpi.results.result_files import join_names, load_summaries, map_files, relative_paths, require_results
+from mu2mpi.results.result_files import (
+    join_names,
+    load_summaries,
+    relative_paths,
+    require_results,
+    show_progress,
+)
 from mu2mpi.results.writer import OUTPUT_EXISTS_ERROR, check_output
 
 USER_BLOCK_BYTES = 512  # In front of the HDF5 content: tells study files without opening them as HDF5
@@ -47,11 +53,10 @@ def merge_results(paths: Sequence[Path], output: Path, overwrite: bool = False) 
                 created = datetime.now(UTC).isoformat(timespec="seconds")
                 header = {"schema": STUDY_SCHEMA, "created": created, "mu2mpi_version": __version__}
                 write_attributes(study, header)
-                items = list(runs_by_name.items())
-                for name, source in map_files(lambda item: (item[0], item[1].path), items, "merging", False):
-                    with open_result(source) as result:
+                for name, run in show_progress(runs_by_name.items(), len(runs_by_name), "merging"):
+                    with open_result(run.path) as result:
                         copy_group(result, study, name)
-                records = [json.dumps(run.record(name)).encode() for name, run in items]
+                records = [json.dumps(run.record(name)).encode() for name, run in runs_by_name.items()]
                 write_array(study, STUDY_INDEX, np.array(records), compression="gzip")
             file.seek(0)
             file.write(f"{STUDY_SCHEMA}\n".encode())

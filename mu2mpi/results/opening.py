@@ -3,14 +3,11 @@
 A study file is a folder of results in one HDF5 file. Its results have paths such as ``study.h5/NAME.h5``.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from functools import lru_cache
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import h5py
 
@@ -21,9 +18,6 @@ from mu2mpi.core.hdf5 import open_for_reading, read_attributes, read_text
 from mu2mpi.core.toml import parse_toml
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.records import RESULT_SCHEMA, RESULT_SUFFIX, STUDY_INDEX, STUDY_SCHEMA
-
-# Study files by path for each active `studies_kept_open`, and the stack that closes them
-_open_studies: list[tuple[ExitStack, dict[Path, h5py.File]]] = []
 
 
 def is_study(path: Path | str) -> bool:
@@ -70,40 +64,6 @@ def _result_names(group: h5py.Group) -> Iterator[str]:
 
 
 @contextmanager
-def studies_kept_open() -> Iterator[None]:
-    """Context manager: study files that are read stay open until the end."""
-    with ExitStack() as stack:
-        _open_studies.append((stack, {}))
-        stack.callback(_open_studies.pop)
-        yield
-
-
-@contextmanager
-def _open_study(path: Path) -> Iterator[h5py.File]:
-    with ExitStack() as own_stack:
-        stack, files = _open_studies[-1] if _open_studies else (own_stack, dict[Path, h5py.File]())
-        if path not in files:
-            check_readable(path)
-            files[path] = stack.enter_context(open_for_reading(path, locking=False))
-        yield files[path]
-
-
-@lru_cache(maxsize=1)
-def _read_index(file: h5py.File) -> dict[str, dict[str, Any]]:
-    return {record["name"]: record for record in map(json.loads, file[STUDY_INDEX][()].tolist())}
-
-
-def indexed_summary(path: Path) -> dict[str, Any] | None:
-    """Summary of a result in a study file by field name, from its index; None for other files."""
-    # Whatever is wrong with the index, the result itself can be read, or has the better message.
-    with suppress(Exception):
-        if _open_studies and (study := study_of(path)) is not None:
-            with _open_study(study) as file:
-                return _read_index(file)[path.relative_to(study).as_posix()]
-    return None
-
-
-@contextmanager
 def open_mu2mpi_file(path: Path, advice: str = "copy it again or repeat the run") -> Iterator[h5py.Group]:
     """Open an HDF5 file, or a result in a study file, for reading, as a group.
 
@@ -111,17 +71,13 @@ def open_mu2mpi_file(path: Path, advice: str = "copy it again or repeat the run"
     """
     study = study_of(path)
     try:
+        check_readable(study or path)
         # Files of mu2mpi are replaced, never changed in place, so that locks are not needed.
-        if study is None:
-            check_readable(path)
-            with open_for_reading(path, locking=False) as file:
-                yield file
-        else:
-            with _open_study(study) as file:
-                name = path.relative_to(study).as_posix().encode()
-                if not file.id.links.exists(name):
-                    raise InputError(f"cannot read {path}: the study {study} has no result of this name")
-                yield h5py.Group(h5py.h5g.open(file.id, name))
+        with open_for_reading(study or path, locking=False) as file:
+            name = path.relative_to(study).as_posix() if study else "/"
+            if not file.id.links.exists(name.encode()):
+                raise InputError(f"cannot read {path}: the study {study} has no result of this name")
+            yield file[name]
     except InputError:
         raise
     except Exception as error:

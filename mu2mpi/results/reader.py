@@ -1,5 +1,6 @@
 """Read HDF5 result files: in full, or only a summary for tables and figures."""
 
+import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -24,8 +25,8 @@ from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results import records
-from mu2mpi.results.opening import indexed_summary, open_result, stored_experiment, stored_privacy
-from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory
+from mu2mpi.results.opening import open_mu2mpi_file, open_result, stored_experiment, stored_privacy
+from mu2mpi.results.records import SCORE_COLUMNS, STUDY_INDEX, Diagnostics, History, Theory
 from mu2mpi.results.result import Result
 
 # Measurements of a summary that are attributes of /privacy: their names, and those of the attributes
@@ -67,21 +68,17 @@ class RunSummary:
     mu2mpi_version: str = ""  # version of mu2mpi that ran the experiment
 
     @classmethod
-    def from_record(cls, path: Path, record: Mapping[str, Any]) -> Self:
+    def from_record(cls, study: Path, record: Mapping[str, Any]) -> Self:
         """Summary of a result in a study file, from its `record` there."""
+        path = study / record["path"]
         experiment = Experiment.from_settings(parse_toml(record["experiment"], str(path)), str(path))
-        facts = None if record["public_facts"] is None else PublicFacts(*record["public_facts"])
-        others = {
-            f.name: record[f.name]
-            for f in fields(cls)
-            if f.name not in ("path", "experiment", "public_facts")
-        }
-        return cls(path, experiment, public_facts=facts, **others)
+        facts = record["public_facts"] and PublicFacts(*record["public_facts"])
+        return cls(**{**record, "path": path, "experiment": experiment, "public_facts": facts})
 
     def record(self, name: str) -> dict[str, Any]:
         """Return the summary as a JSON object for the index of a study file, where the result has a name."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "path"}
-        return {**values, "name": name, "experiment": self.experiment.to_toml()}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**values, "path": name, "experiment": self.experiment.to_toml()}
 
     @property
     def label_kind(self) -> str:
@@ -194,9 +191,6 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
 
     `prefetch` names properties of the summary, ``history`` or ``contents``, to read without a second opening.
     """
-    if not prefetch and (record := indexed_summary(path)) is not None:
-        with suppress(InputError):
-            return RunSummary.from_record(path, record)
     with open_result(path) as file:
         experiment = stored_experiment(file, path)
         privacy, history = open_group(file, "privacy"), open_group(file, "history")
@@ -232,6 +226,18 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         if "contents" in prefetch:
             vars(run)["contents"] = _read_contents(file, path, experiment)
         return run
+
+
+def read_study_index(study: Path) -> dict[Path, RunSummary]:
+    """Read summaries from the index of a study file, by path, without those that cannot be used."""
+    summaries = dict[Path, RunSummary]()
+    # Results without a summary are read, which has the better message.
+    with suppress(InputError), open_mu2mpi_file(study) as file:
+        for record in map(json.loads, file[STUDY_INDEX][()].tolist()):
+            with suppress(InputError):  # such as a missing extension
+                summary = RunSummary.from_record(study, record)
+                summaries[summary.path] = summary
+    return summaries
 
 
 def _read_environment(file: h5py.Group) -> dict[str, Any]:

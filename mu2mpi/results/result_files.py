@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import import_files, imported_files
-from mu2mpi.results.opening import is_study, path_exists, studies_kept_open, study_results
-from mu2mpi.results.reader import RunSummary, read_summary
+from mu2mpi.results.opening import is_study, path_exists, study_of, study_results
+from mu2mpi.results.reader import RunSummary, read_study_index, read_summary
 from mu2mpi.results.records import RESULT_SUFFIX
 
 if TYPE_CHECKING:
@@ -34,10 +34,14 @@ def load_summaries(
     `prefetch` is that of `read_summary`. See `map_files` on `in_parallel`.
     """
     files, warnings = find_result_files(paths)
-    summaries, skipped = [], dict[str, list[Path]]()
+    read_by_path, summaries, skipped = dict[Path, RunSummary | str](), [], dict[str, list[Path]]()
+    for study in () if prefetch else dict.fromkeys(filter(None, map(study_of, files))):
+        read_by_path |= read_study_index(study)
+    others = [path for path in files if path not in read_by_path]
     read = partial(_read_summary_or_error, prefetch=prefetch)
-    for path, summary in zip(files, map_files(read, files, "reading", in_parallel), strict=True):
-        if isinstance(summary, RunSummary):
+    read_by_path |= zip(others, map_files(read, others, "reading", in_parallel), strict=True)
+    for path in files:
+        if isinstance(summary := read_by_path[path], RunSummary):
             summaries.append(summary)
         else:
             # Equal messages, as on a missing extension, count once.
@@ -68,15 +72,10 @@ def map_files(
     """
     processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not in_parallel or processes == 1 or len(files) < PARALLEL_MIN_FILES:
-        results = _map_in_order(function, files)
+        results: Iterator[T] = map(function, files)
     else:
         results = _map_in_processes(function, files, processes)
-    return iter(_show_progress(results, len(files), action))
-
-
-def _map_in_order(function: Callable[[F], T], files: Iterable[F]) -> Iterator[T]:
-    with studies_kept_open():
-        yield from map(function, files)
+    return iter(show_progress(results, len(files), action))
 
 
 def _map_in_processes(function: Callable[[F], T], files: Sequence[F], processes: int) -> Iterator[T]:
@@ -111,7 +110,7 @@ def _send_results(
     sender: "Connection", function: Callable[[F], T], files: Sequence[F], extensions: Sequence[Path]
 ) -> None:
     import_files(extensions)
-    with suppress(BrokenPipeError), studies_kept_open():
+    with suppress(BrokenPipeError):
         for file in files:
             try:
                 sender.send(function(file))
@@ -119,7 +118,7 @@ def _send_results(
                 sender.send(error)
 
 
-def _show_progress(results: Iterator[T], count: int, action: str) -> Iterable[T]:
+def show_progress(results: Iterable[T], count: int, action: str) -> Iterable[T]:
     """Iterate over results of files; show a progress bar (terminal) or a line (log) if there are many."""
     if count < PROGRESS_MIN_FILES:
         return results

@@ -102,8 +102,8 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
         for phase, seconds in result.timing.items():
             _write_dataset(timing, phase, seconds, f"time spent on {phase}", "s", scales)
     if result.cost:
-        cost, memory = create_group(file, "cost"), result.cost["peak_memory"]
-        write_attributes(cost, {name: v for name, v in result.cost.items() if name != "peak_memory"})
+        attributes = dict(result.cost)
+        memory, cost = attributes.pop("peak_memory"), create_group(file, "cost", attributes)
         scales = [_write_dataset(cost, "rank", np.arange(len(memory)), "MPI rank")]
         _write_dataset(cost, "peak_memory", memory, "largest resident memory", "byte", scales)
 

@@ -14,7 +14,7 @@ from mu2mpi.results import opening
 from mu2mpi.results.merging import merge_results
 from mu2mpi.results.opening import study_results
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.result_files import find_result_files, load_summaries, map_files
+from mu2mpi.results.result_files import find_result_files, load_summaries
 from mu2mpi.results.writer import write_result
 
 NAMES = ("a.h5", "b.h5", "sub/c.h5")
@@ -87,7 +87,7 @@ def test_a_study_is_read_like_its_folder(folder, study, tmp_path, same, monkeypa
         opening, "open_for_reading", lambda *of, **how: opened.append(of) or open_file(*of, **how)
     )
     runs, own = load(study), load(folder)
-    assert len(opened) == 2 + len(NAMES)  # Once to list and once to read them all.
+    assert len(opened) == 2 + len(NAMES)  # Once to list the results and once to read the index.
     assert [run.path for run in runs.summaries] == [study / name for name in NAMES] == study_results(study)
     assert all(same(a, b) for a, b in zip(runs, own, strict=True))
     assert runs.table() == own.table()
@@ -165,24 +165,3 @@ def test_damage_of_a_study_is_named(study, tmp_path):
     study.write_bytes(content[:3000])
     _, (warning,) = load_summaries([study])
     assert f"{study} is damaged" in warning
-
-
-@pytest.mark.slow
-def test_each_process_opens_the_study_once(study, monkeypatch):
-    monkeypatch.setattr("mu2mpi.results.result_files.PARALLEL_MIN_FILES", 1)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    files = study_results(study) * 5
-    opens = list(map_files(opens_of_process, files, "reading"))
-    assert len({process for process, _ in opens}) == 2
-    assert {count for _, count in opens} == {1}
-
-
-opened = []
-
-
-def opens_of_process(path):
-    if not opened:
-        open_file = opening.open_for_reading
-        opening.open_for_reading = lambda *of, **how: opened.append(of) or open_file(*of, **how)
-    read_result(path)
-    return os.getpid(), len(opened)

@@ -109,7 +109,7 @@ def announce(results, *_):
     yield from results
 
 result_files.PARALLEL_MIN_FILES = 1
-result_files._show_progress = announce
+result_files.show_progress = announce
 os.sched_getaffinity = lambda _: {0, 1}
 if __name__ == "__main__":
     main(["table", sys.argv[1]])
