@@ -53,12 +53,11 @@ def default_rank_count() -> int:
     return 1
 
 
-class SignalForwarder:
-    """Runner of the ranks, and signal handler that forwards signals to them as SIGUSR1."""
+class RankRunner:
+    """Runs the ranks; as a signal handler, forwards signals to them as SIGUSR1."""
 
     def __init__(self) -> None:
         self.received_signals: set[int] = set()
-        self.stall_seconds = float("inf")  # Without progress, after which the ranks are ended
         self.interrupts_action = False  # Whether a signal raises Interrupted
         self._process: subprocess.Popen[bytes] | None = None  # Launcher of the ranks
         self._stop_deadline = float("inf")  # Monotonic time by which the ranks should have stopped
@@ -84,9 +83,16 @@ class SignalForwarder:
             self.interrupts_action = False
 
     def run_ranks(
-        self, command: Sequence[str], environment: dict[str, str], on_timeout: Callable[[], object]
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        stall_seconds: float,
+        on_timeout: Callable[[], object],
     ) -> int:
-        """Run the ranks and return their exit code; `on_timeout` is called if they ignore SIGTERM."""
+        """Run the ranks and return their exit code; `on_timeout` is called if they ignore SIGTERM.
+
+        Ranks that make no progress for `stall_seconds`, see `idle_limit`, are ended.
+        """
         report_path, report, idle_seconds = Path(environment[RANK_REPORT_VARIABLE]), RankReport(), 0.0
         self._process = process = subprocess.Popen(command, env=environment)
         if self.received_signals:
@@ -98,7 +104,7 @@ class SignalForwarder:
             previous_report, report = report, read_rank_report(report_path)
             # Intervals are counted, so that a time for which SLURM suspends the job is none without progress.
             idle_seconds = idle_seconds + POLL_SECONDS if report == previous_report else 0.0
-            if idle_seconds >= idle_limit(report, self.stall_seconds):
+            if idle_seconds >= idle_limit(report, stall_seconds):
                 minutes = f"{idle_seconds / 60:.3g} minutes"
                 print_status(f"ending the ranks: no progress for {minutes} after round {report.rounds_done}")
                 _end_processes(process, report_path)
@@ -140,7 +146,12 @@ def are_complete(results: ResultFiles) -> bool:
 
 
 def launch_ranks(
-    arguments: Sequence[str], results: ResultFiles, ranks: int, max_requeues: int, forwarder: SignalForwarder
+    arguments: Sequence[str],
+    results: ResultFiles,
+    ranks: int,
+    max_requeues: int,
+    stall_seconds: float,
+    runner: RankRunner,
 ) -> int:
     """Run ``mu2mpi ARGUMENTS`` on `ranks` ranks and return the exit code; requeue an unfinished SLURM job."""
     if slurm.requeue_count() > 0 and are_complete(results):
@@ -151,16 +162,16 @@ def launch_ranks(
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
     def requeue_if_unfinished() -> bool:
-        return _requeue_unfinished(read_rank_report(path), forwarder.received_signals, max_requeues)
+        return _requeue_unfinished(read_rank_report(path), runner.received_signals, max_requeues)
 
     folder = min(results, default=Path("result")).absolute().parent
     with rank_report_file(folder, slurm.job_id() or "0", slurm.requeue_count()) as path:
         environment[RANK_REPORT_VARIABLE], initial_kills = str(path), out_of_memory_kills()
         try:
-            launcher = forwarder.run_interruptibly(lambda: find_launcher(ranks, environment))
+            launcher = runner.run_interruptibly(lambda: find_launcher(ranks, environment))
         except Interrupted:
             print_status("stopped by a signal before the ranks were started")
-            return EXIT_INTERRUPTED if requeue_if_unfinished() else 128 + min(forwarder.received_signals)
+            return EXIT_INTERRUPTED if requeue_if_unfinished() else 128 + min(runner.received_signals)
         except InputError:
             if slurm.all_nodes_respond():
                 raise
@@ -169,14 +180,14 @@ def launch_ranks(
         program = [sys.executable, "-m", "mu2mpi", *arguments]
         print_status(f"starting {ranks} ranks: {shlex.join([*launcher, *program])}")
         command = [*launcher, *env_prefix(environment), *program]
-        code = forwarder.run_ranks(command, environment, on_timeout=requeue_if_unfinished)
+        code = runner.run_ranks(command, environment, stall_seconds, requeue_if_unfinished)
         report = read_rank_report(path)
         reported_code = report.exit_code
-        has_signal_or_progress = forwarder.received_signals or report.rounds_done or report.has_new_rounds
+        has_signal_or_progress = runner.received_signals or report.rounds_done or report.has_new_rounds
         may_be_unconnected = reported_code in (None, 2) and not has_signal_or_progress
         if may_be_unconnected and slurm.all_nodes_respond() and forget_broken_launcher(ranks, environment):
             print_status("the launcher of earlier jobs does not start connected ranks any more")
-            return launch_ranks(arguments, results, ranks, max_requeues, forwarder)
+            return launch_ranks(arguments, results, ranks, max_requeues, stall_seconds, runner)
         if reported_code is None and code in (2, EXIT_INTERRUPTED):
             reported_code = code  # Rank 0 could not write its report, and has exited with the code itself.
         if reported_code is not None and reported_code != EXIT_INTERRUPTED:

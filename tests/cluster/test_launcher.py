@@ -148,11 +148,11 @@ def test_ranks_without_progress_are_ended(has_ended, tmp_path, monkeypatch, caps
     monkeypatch.setattr(launcher, "MAX_EXIT_SECONDS", 0.2)
     call = "write_exit_code(0)" if has_ended else "write_progress(7, 1e-3)"
     code = f"import os; from mu2mpi.core.rank_report import *; {call}; os.system('kill -STOP $PPID $$')"
-    forwarder = launcher.SignalForwarder()
-    forwarder.stall_seconds = 1e9 if has_ended else 0.2
+    runner, stall_seconds = launcher.RankRunner(), 1e9 if has_ended else 0.2
     with rank_report_file(tmp_path, "7", 0) as path:
         environment = {**os.environ, RANK_REPORT_VARIABLE: str(path)}
-        assert forwarder.run_ranks([sys.executable, "-c", code], environment, None) == 128 + signal.SIGKILL
+        command = [sys.executable, "-c", code]
+        assert runner.run_ranks(command, environment, stall_seconds, None) == 128 + signal.SIGKILL
         assert read_rank_report(path)[:2] == ((0, 0) if has_ended else (None, 7))
     assert f"no progress for 0.00333 minutes after round {0 if has_ended else 7}" in capsys.readouterr().err
     is_left = [name for name in Path("/proc").glob("[0-9]*/environ") if str(path) in environment_of(name)]

@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run_command(arguments: Namespace) -> int:
     from mu2mpi.cli.program import parse
-    from mu2mpi.cluster.launcher import SignalForwarder, default_rank_count, launch_ranks
+    from mu2mpi.cluster.launcher import RankRunner, default_rank_count, launch_ranks
     from mu2mpi.core.files import file_identity
     from mu2mpi.core.registry import import_option_arguments
     from mu2mpi.core.signals import STOP_SIGNALS, installed_signal_handlers
@@ -33,15 +33,15 @@ def run_command(arguments: Namespace) -> int:
         arguments.parser.error(f"--ranks must be at least 1, got {arguments.ranks}")
     if not arguments.stall_minutes >= 0:
         arguments.parser.error(f"--stall-minutes must be at least 0, got {arguments.stall_minutes}")
-    forwarder = SignalForwarder()
-    with installed_signal_handlers(dict.fromkeys(STOP_SIGNALS, forwarder)):
+    runner = RankRunner()
+    with installed_signal_handlers(dict.fromkeys(STOP_SIGNALS, runner)):
         ranks = arguments.ranks or default_rank_count()
         # Parse here, so that bad input is reported before any rank is started.
         parsed = parse(arguments.words)
-        results = {}
+        results, stall_seconds = {}, float("inf")  # Commands without results report no progress.
         if hasattr(parsed.command, "output_paths"):
             paths, overwrite = parsed.command.output_paths(parsed, ranks), getattr(parsed, "overwrite", False)
             results = {path: file_identity(path) if overwrite else None for path in paths}
-            forwarder.stall_seconds = 60 * arguments.stall_minutes or float("inf")
+            stall_seconds = 60 * arguments.stall_minutes or float("inf")
         command = [*import_option_arguments(), *arguments.words]
-        return launch_ranks(command, results, ranks, arguments.requeues, forwarder)
+        return launch_ranks(command, results, ranks, arguments.requeues, stall_seconds, runner)
