@@ -5,7 +5,6 @@ MPI launchers may return 0 after losing a node, and do not notice ranks that mak
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +27,8 @@ class RankReport(NamedTuple):
 @contextmanager
 def rank_report_file(folder: Path, job_id: str, restarts: int) -> Iterator[Path]:
     """Context manager: empty report in or above a folder, of a job after so many `restarts`."""
+    import tempfile
+
     # Ranks only write to an existing file, so ranks that survive from an earlier start report nothing.
     prefix, suffix = f".mu2mpi-launch-{job_id}-", f"-{restarts}.report"
     folders = (folder, *folder.parents, Path().absolute(), Path(tempfile.gettempdir()))
