@@ -119,5 +119,5 @@ def data_and_cache_folders() -> dict[str, str]:
 
 
 def kernel_cache_folder() -> str | None:
-    """Return the folder in which numba caches compiled kernels, or None if it can write none."""
+    """Return the folder of compiled kernels, or None if none can be read or written."""
     return add_noise.stats.cache_path  # type: ignore[no-any-return]

@@ -1,6 +1,7 @@
 """A loss of a user's own that numba cannot compile is named in a line, and nothing is sent or written."""
 
 import os
+import re
 import sys
 
 import numba
@@ -57,12 +58,11 @@ print(len(recorder.buffer))
 def test_after_warm_a_user_who_can_write_no_cache_compiles_nothing(tmp_path):
     """The kernels are also there after two processes have compiled them."""
     config, cache = tmp_path / "own.toml", tmp_path / "cache"
-    config.write_text('data = "population"\nloss = "squared"\nrho = [1, 2]\nrounds = 3\n')
+    config.write_text('data = "population"\nloss = "squared"\nrounds = 3\n')
     folders = {"NUMBA_CACHE_DIR": str(cache), "HOME": "/dev/null"}
     done = mu2mpi("warm", config, **folders)
     assert done.returncode == 0, done.stderr
-    assert "add_noise" in done.stdout
-    config.write_text(config.read_text().replace("[1, 2]", "1"))
+    assert re.match(r"compiled [1-9]\d* kernels", done.stdout)
     for folder in cache.glob("*/"):
         folder.chmod(0o555)
     unprivileged = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []

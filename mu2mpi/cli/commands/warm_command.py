@@ -7,7 +7,6 @@ changed sources: repeat the command then, and once per type of processor.
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections import Counter
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from time import perf_counter
@@ -57,9 +56,8 @@ def run_command(arguments: Namespace) -> None:
     sweep = Sweep(read_toml(config), str(config)) if config else Sweep({**SMALL_RUN, "part": parts})
     existing = {*root.rglob("*.nbc")}
     _compile_kernels(sweep.experiments, arguments.data_dir, () if config else FEATURE_DTYPES)
-    kernels = Counter(path.name.partition(".py3")[0] for path in {*root.rglob("*.nbc")} - existing)
-    print(*(f"{name} ({count})" for name, count in sorted(kernels.items())), sep="\n")
-    print(f"compiled {kernels.total()} kernels in {perf_counter() - started:.0f} s; cache: {root}")
+    count = len({*root.rglob("*.nbc")} - existing)
+    print(f"compiled {count} kernels in {perf_counter() - started:.0f} s; cache: {root}")
     if not is_trusted_folder(str(folder), __file__):
         warn(f"other users ignore {folder}, to which others than its owner can write. Use chmod go-w")
 
@@ -70,9 +68,8 @@ def _compile_kernels(
     """Compile the kernels of experiments for their own data, and for further types of stored features."""
     from mu2mpi.execution.plan import open_source, resolve_plan
     from mu2mpi.execution.simulation import Simulation
-    from mu2mpi.execution.warmup import initialise_numba_without_scipy, kernel_compilers
+    from mu2mpi.execution.warmup import kernel_compilers
 
-    initialise_numba_without_scipy()
     for experiment in experiments:
         # Not all components go together.
         with suppress(InputError) if more_feature_dtypes else nullcontext():
