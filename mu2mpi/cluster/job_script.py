@@ -138,9 +138,8 @@ def _merge_sbatch_directives(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def render_job_script(name: str, arguments: Sequence[str], options: JobOptions, array_tasks: int = 1) -> str:
     """Render the job script that runs ``mu2mpi ARGUMENTS``, as an array job if `array_tasks` > 1."""
-    command = [*_option_arguments("requeues", options), *_option_arguments("stall-minutes", options)]
-    command += [*arguments, *import_option_arguments()]
-    command += [*_option_arguments("checkpoint-every", options), *_option_arguments("data-dir", options)]
+    command = [*_option_arguments(options, "requeues", "stall-minutes"), *arguments]
+    command += [*import_option_arguments(), *_option_arguments(options, "checkpoint-every", "data-dir")]
     part = f' --part "$SLURM_ARRAY_TASK_ID/{array_tasks}"' if array_tasks > 1 else ""
     folder = options.environment
     text = importlib.resources.files("mu2mpi.cluster").joinpath("job.sbatch").read_text("utf-8")
@@ -170,9 +169,12 @@ def slurm_directives(name: str, options: JobOptions, array_tasks: int) -> dict[s
     }
 
 
-def _option_arguments(name: str, options: JobOptions) -> list[str]:
-    value = getattr(options, name.replace("-", "_"))
-    return [] if value is None else [f"--{name}", str(value).removesuffix(".0")]
+def _option_arguments(options: JobOptions, *names: str) -> list[str]:
+    arguments = []
+    for name in names:
+        if (value := getattr(options, name.replace("-", "_"))) is not None:
+            arguments += [f"--{name}", f"{value:.15g}" if isinstance(value, float) else str(value)]
+    return arguments
 
 
 def _directive_lines(directives: Mapping[str, object]) -> list[str]:

@@ -46,7 +46,7 @@ def test_every_option_is_in_the_script():
     options = job_options(
         nodes="2", ntasks="16", ntasks_per_node="8", cpus_per_task="3", mem_per_cpu="2G", time="02:00:00",
         partition="short", account="physics", qos="high", constraint="[a|b]", array_limit="20", log="logs/%A",
-        signal_seconds="60", requeues="0", stall_minutes="5", checkpoint_every="1.5", data_dir="/my data",
+        signal_seconds="60", requeues="0", stall_minutes="5", checkpoint_every="1.5", data_dir="/my data 1.0",
         setup=["module load gcc", "ulimit -l unlimited"], sbatch=["exclusive", "mail-user=ab", "comment=x y"],
     )  # fmt: skip
     script = render_job_script("my sweep", SWEEP, options, 90)
@@ -59,7 +59,7 @@ def test_every_option_is_in_the_script():
     assert "\nmodule load gcc\nulimit -l unlimited\nenvironment='/a b'\n" in script
     assert script.endswith(
         "\nexec mu2mpi launch --requeues 0 --stall-minutes 5 sweep 'a b.toml' --output 'my runs' "
-        "--checkpoint-every 1.5 --data-dir '/my data' --part \"$SLURM_ARRAY_TASK_ID/90\"\n"
+        "--checkpoint-every 1.5 --data-dir '/my data 1.0' --part \"$SLURM_ARRAY_TASK_ID/90\"\n"
     )
 
 
