@@ -132,7 +132,7 @@ def test_the_exit_code_of_rank_0_overrides_the_code_of_the_launcher(tmp_path):
 
 @pytest.mark.slow
 def test_a_rank_that_cannot_write_its_report_exits_with_the_code_itself(tmp_path):
-    path = tmp_path / "word"
+    path = tmp_path / "missing"
     done = mu2mpi(
         "run", "--data", "mnist", "--data-dir", "nowhere", cwd=tmp_path, MU2MPI_RANK_REPORT=str(path)
     )

@@ -102,6 +102,7 @@ def test_a_probe_ends_after_its_time(choose, monkeypatch):
         find_launcher(2, os.environ)
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 def test_a_cached_launcher_that_no_longer_connects_ranks_is_forgotten(choose, cache, tmp_path):
     run = ("launch", "--ranks", "2", "run", "--data", "synthetic", "--rounds", "3", "--seed", "1")

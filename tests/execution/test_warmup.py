@@ -55,6 +55,7 @@ print(len(recorder.buffer))
 """
 
 
+@pytest.mark.slow
 def test_after_warm_a_user_who_can_write_no_cache_compiles_nothing(tmp_path):
     """The kernels are also there after two processes have compiled them."""
     config, cache = tmp_path / "own.toml", tmp_path / "cache"
