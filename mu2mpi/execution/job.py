@@ -74,7 +74,7 @@ def run(
     target : str, optional
         Column of the labels in `data`, in place of the setting `labels`.
     schema : dict or path, optional
-        Declarations of the columns, as in TOML; an array X has the columns "0", "1", ..., and y is "label".
+        Declarations of the columns, as in TOML, for a data frame or a mapping of columns.
     test : like data, optional
         Test samples in memory, which are taken to be public; by default a share of `data`.
     output : path, optional

@@ -19,13 +19,16 @@ UNIT = {"type": "numeric", "low": -1.0, "high": 1.0}
 SCHEMA = {"columns": {**{str(k): UNIT for k in range(4)}, "label": {"type": "label", "classes": [0, 1, 2]}}}
 
 
-@pytest.mark.parametrize("schema", [None, SCHEMA])
-def test_only_the_arrays_of_rank_0_are_used(communicator: Communicator, schema):
-    memory = MemoryData.share(Communicator(), (X, Y), None, schema, None)
+COLUMNS = {**{str(k): column for k, column in enumerate(X.T)}, "label": Y}
+
+
+@pytest.mark.parametrize(("data", "schema"), [((X, Y), None), (COLUMNS, SCHEMA)])
+def test_only_the_arrays_of_rank_0_are_used(communicator: Communicator, data, schema):
+    memory = MemoryData.share(Communicator(), data, None, schema, None)
     experiment = Experiment(**{**SETTINGS, **memory.settings})
     alone = simulation_of(experiment, open_source(experiment, memory)).run()
     others = {"data": [None, (X[:5], Y)][communicator.rank % 2], "schema": "nowhere.toml", "target": "other"}
-    mine = {"data": (X, Y), "schema": schema} if communicator.rank == 0 else others
+    mine = {"data": data, "schema": schema} if communicator.rank == 0 else others
     assert_same(run(SETTINGS, **mine), share_result(alone, communicator))
 
 
