@@ -4,6 +4,7 @@ Products and sums may be fused (FMA). A `reduction_kernel` may reorder sums, by 
 """
 
 import contextlib
+import glob
 import hashlib
 import inspect
 import math
@@ -79,35 +80,38 @@ class KernelCache(caching.FunctionCache):
         is_default = not numba.config.CACHE_DIR  # type: ignore[attr-defined]
         site = caching.InTreeCacheLocator if is_default else caching.UserProvidedCacheLocator
         folder = site(function, source).get_cache_path()
-        site_file = caching.IndexDataCacheFile(folder, self._impl.filename_base, locator.get_source_stamp())
         self.is_writable = not isinstance(locator, _ReadOnlyLocator)
         self.is_writable &= is_trusted_folder(self._cache_path, source, stat.S_IWOTH)
-        self._files = [self._cache_file] if self.is_writable else []
-        if is_trusted_folder(folder, source):
-            self._files.append(site_file)
+        self._folders = [self._cache_path] * self.is_writable + [folder] * is_trusted_folder(folder, source)
 
     @property
     def cache_path(self) -> str | None:
         """Folder that is written, or else one that holds this kernel; None if there is neither."""
-        folders = (f._cache_path for f in self._files if self.is_writable or os.path.exists(f._index_path))
-        return next(folders, None)
+        pattern = f"{glob.escape(self._impl.filename_base)}*"
+        return next((f for f in self._folders if self.is_writable or glob.glob(pattern, root_dir=f)), None)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Load the kernel of a signature, or return None."""
         target_context.refresh()
         key = self._index_key(sig, target_context.codegen())
-        for file in self._files:
+        for folder in self._folders:
             with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):  # such as a damaged file
-                if (data := file.load(key)) is not None:
+                if (data := self._file(folder, key).load(key)) is not None:
                     return self._impl.rebuild(target_context, data)
         if self.is_writable and KernelCache.on_miss:
             KernelCache.on_miss()
         return None
 
+    def _file(self, folder: str, key: Any) -> caching.IndexDataCacheFile:
+        # One per key: processes that share an index can pair its entries with data of other keys.
+        name = f"{self._impl.filename_base}-{hashlib.sha256(repr(key).encode()).hexdigest()[:8]}"
+        return caching.IndexDataCacheFile(folder, name, self._impl.locator.get_source_stamp())
+
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save a compiled kernel if possible, and remove kernels of former sources from their folder."""
         with contextlib.suppress(OSError):  # such as a full disk
             if self.is_writable:
+                self._cache_file = self._file(self._cache_path, self._index_key(sig, data.codegen))
                 super().save_overload(sig, data)
                 if isinstance(self._impl.locator, caching.InTreeCacheLocator):
                     _discard_stale_kernels(Path(self._cache_path))

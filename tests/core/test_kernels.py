@@ -2,7 +2,9 @@
 
 import math
 import os
+import shutil
 import sys
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -73,7 +75,9 @@ def test_compilation_error_is_one_line():
 
 
 KERNEL_OF_A_MODULE = """
+import shutil
 import sys
+from pathlib import Path
 from pathlib import Path
 from mu2mpi.core.kernels import kernel
 sys.path.insert(0, {folder!r})
@@ -124,3 +128,26 @@ def test_kernels_of_former_sources_are_removed_beside_the_sources_and_not_loaded
         (tmp_path / "digest").write_text(digest)
         assert run_own_kernel(tmp_path)[0] == misses
         assert all(digest in path.name for path in (tmp_path / "__pycache__").glob("*.nb[ic]"))
+
+
+def test_kernels_of_two_processes_that_began_with_an_empty_cache_are_not_mixed_up(tmp_path):
+    """The first process saves its index, the second saves its index and data, the first saves its data."""
+    text = "from mu2mpi.core.kernels import kernel\n\n@kernel\ndef increase(x):\n    return x[0] + 1\n"
+    (tmp_path / "own_kernel.py").write_text(text)
+    script = (
+        "import sys; import numpy as np; sys.path.insert(0, sys.argv[1]); from own_kernel import increase\n"
+        "print(increase(np.ones(1, sys.argv[2])), increase.stats.cache_path)"
+    )
+
+    def run_kernel(dtype, cache):
+        command = [sys.executable, "-c", script, tmp_path, dtype]
+        done = run_command(command, 60, {"NUMBA_CACHE_DIR": str(tmp_path / cache)})
+        assert done.returncode == 0, done.stderr
+        value, path = done.stdout.split()
+        assert value == "2.0"
+        return Path(path)
+
+    first, second = run_kernel("float32", "first"), run_kernel("float64", "second")
+    for path in first.glob("*.nbc"):
+        shutil.copy(path, second)
+    run_kernel("float64", "second")
