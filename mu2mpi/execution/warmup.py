@@ -1,11 +1,13 @@
 """Compile all kernels of a run before its first round."""
 
+import ctypes
 import os
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -65,8 +67,9 @@ def _compile_in_two_processes(compilers: list[Callable[[], object]]) -> None:
         with warnings.catch_warnings(action="ignore"):  # BLAS has threads, which only wait.
             child = os.fork()
         if child == 0:
-            signal.alarm(MAX_COMPILATION_SECONDS)
             try:
+                signal.alarm(MAX_COMPILATION_SECONDS)
+                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it has the output's lock.
                 # They inline the same functions, which are so compiled once.
                 for compile_kernel in compilers[1:-1]:
                     compile_kernel()
@@ -80,7 +83,8 @@ def _compile_in_two_processes(compilers: list[Callable[[], object]]) -> None:
     finally:
         KernelCache.on_miss = None
         if child:
-            os.waitpid(child, 0)
+            with suppress(ChildProcessError):  # The program was started with SIGCHLD ignored.
+                os.waitpid(child, 0)
 
 
 def kernel_compilers(
