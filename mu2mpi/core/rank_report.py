@@ -78,7 +78,8 @@ def write_progress(rounds_done: int, round_seconds: float, has_new_rounds: bool 
 def _write_at(offset: int, text: str) -> bool:
     if not (path := os.environ.get(RANK_REPORT_VARIABLE)):
         return False
-    with open(path, "r+b", buffering=0) as report:
+    # Others who can write to the folder may have replaced the report by a link to a file of this user.
+    with open(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b", buffering=0) as report:
         report.seek(offset)
         report.write(text.encode())
         if offset == 0:

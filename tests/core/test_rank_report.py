@@ -34,3 +34,15 @@ def test_reports_of_earlier_starts_of_the_job_are_removed(start, remains, tmp_pa
     of_another_job.touch()
     with rank_report_file(tmp_path, "7", start) as path:
         assert (path.exists(), earlier.exists(), of_another_job.exists()) == (True, remains, True)
+
+
+def test_a_link_in_place_of_the_report_is_not_followed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "keys").write_text("secret")
+    with rank_report_file(tmp_path, "7", 0) as path:
+        monkeypatch.setenv(RANK_REPORT_VARIABLE, str(path))
+        path.unlink()
+        path.symlink_to(tmp_path / "keys")
+        write_progress(20, 0.5)
+        assert not write_exit_code(0)
+    assert "cannot write the report" in capsys.readouterr().err
+    assert (tmp_path / "keys").read_text() == "secret"
