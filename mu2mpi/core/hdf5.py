@@ -75,9 +75,9 @@ def copy_group(source: h5py.Group, target: h5py.Group, name: str) -> None:
     """Copy an HDF5 group, also to another file, with the stored bytes of arrays and dimension scales."""
     links = h5p.create(h5p.LINK_CREATE)
     links.set_create_intermediate_group(True)
-    h5o.copy(source.id, b".", target.id, name.encode(), lcpl=links)
+    h5o.copy(source.id, b".", target.id, os.fsencode(name), lcpl=links)
     # HDF5 does not adapt the references between arrays and their dimension scales.
-    copy, paths = h5o.open(target.id, name.encode()), list[bytes]()
+    copy, paths = h5o.open(target.id, os.fsencode(name)), list[bytes]()
     h5o.visit(source.id, paths.append)
     members = {path: h5o.open(source.id, path) for path in paths}
     path_by_address = {h5o.get_info(member).addr: path for path, member in members.items()}

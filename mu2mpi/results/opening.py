@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 
 import h5py
@@ -17,7 +18,7 @@ from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import open_for_reading, read_attributes, read_text
 from mu2mpi.core.toml import parse_toml
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.records import RESULT_SCHEMA, RESULT_SUFFIX, STUDY_INDEX, STUDY_SCHEMA
+from mu2mpi.results.records import RESULT_SCHEMA, RESULT_SUFFIX, STUDY_SCHEMA
 
 
 def is_study(path: Path | str) -> bool:
@@ -56,11 +57,17 @@ def study_results(study: Path) -> list[Path]:
 
 def _result_names(group: h5py.Group) -> Iterator[str]:
     # By names alone, so that a damaged result does not hide the others.
-    for name in group:
+    for name in map(os.fsdecode, group):
         if name.endswith(RESULT_SUFFIX):
             yield name
-        elif name != STUDY_INDEX:
-            yield from (f"{name}/{below}" for below in _result_names(group[name]))
+        elif _has_member(group, name) and isinstance(below := group[os.fsencode(name)], h5py.Group):
+            yield from (f"{name}/{result}" for result in _result_names(below))
+
+
+def _has_member(group: h5py.Group, path: str) -> bool:
+    """Whether a group has a path that follows no links to other files or groups."""
+    links, paths = group.id.links, map(os.fsencode, accumulate(path.split("/"), "{}/{}".format))
+    return all(links.exists(each) and links.get_info(each).type == h5py.h5l.TYPE_HARD for each in paths)
 
 
 @contextmanager
@@ -75,9 +82,9 @@ def open_mu2mpi_file(path: Path, advice: str = "copy it again or repeat the run"
         # Files of mu2mpi are replaced, never changed in place, so that locks are not needed.
         with open_for_reading(study or path, locking=False) as file:
             name = path.relative_to(study).as_posix() if study else "/"
-            if not file.id.links.exists(name.encode()):
+            if study and not _has_member(file, name):
                 raise InputError(f"cannot read {path}: the study {study} has no result of this name")
-            yield file[name]
+            yield file[os.fsencode(name)]
     except InputError:
         raise
     except Exception as error:

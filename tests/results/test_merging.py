@@ -165,3 +165,23 @@ def test_damage_of_a_study_is_named(study, tmp_path):
     study.write_bytes(content[:3000])
     _, (warning,) = load_summaries([study])
     assert f"{study} is damaged" in warning
+
+
+def test_names_and_links_of_a_study_hide_no_results_and_lead_to_no_other_file(folder, study, tmp_path):
+    names = ["summaries/c.h5", "a\nb.h5", os.fsdecode(b"\xff.h5")]
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(folder / "b.h5", folder / name)
+    assert merge_results([folder], tmp_path / "odd.h5") == sorted([*NAMES, *names])
+    assert [run.path for run in load(tmp_path / "odd.h5").summaries] == study_results(tmp_path / "odd.h5")
+    os.mkfifo(tmp_path / "pipe")
+    with h5py.File(study, "r+") as file:
+        file["numbers"] = np.arange(3)
+        file["cycle"] = h5py.SoftLink("/")
+        file["other"] = file["other.h5"] = h5py.ExternalLink(str(tmp_path / "pipe"), "/")
+    runs, (warning,) = load_summaries([study])
+    assert [str(run.path.relative_to(study)) for run in runs] == list(NAMES)
+    assert "other.h5: the study" in warning
+    for name in ("other/a.h5", "cycle/a.h5", "sub/../a.h5"):
+        with pytest.raises(InputError, match="no result of this name"):
+            read_result(study / name)
