@@ -97,7 +97,8 @@ def describe_environment(communicator: Communicator) -> dict[str, str | int]:
 
 def cores_per_rank() -> int:
     """Return the number of cores that SLURM allocates to each rank; 1 without SLURM."""
-    return int(os.environ.get("SLURM_CPUS_PER_TASK") or 1)
+    cores = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return int(cores) if cores.isdecimal() else 1
 
 
 def job_cost(core_seconds: float, communicator: Communicator) -> dict[str, Any]:
