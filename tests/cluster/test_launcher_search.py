@@ -44,10 +44,10 @@ ALL_SEE_ALL = '"$@" | sed s/^1/$ranks/; "$@" | sed s/^1/$ranks/; [ $ranks = 2 ] 
 @pytest.mark.mpi
 def test_mpirun_of_the_environment_is_found(monkeypatch):
     mpirun = str(Path(sys.executable).parent / "mpirun")
+    monkeypatch.setattr(launcher_search.slurm, "version", lambda: "")
     assert find_launcher(2, os.environ) == [mpirun, "-n", "2"]
     # The second time, and for another number of ranks, nothing is started.
     monkeypatch.setattr(subprocess, "run", None)
-    monkeypatch.setattr(launcher_search.slurm, "version", lambda: "")
     assert find_launcher(3, os.environ) == [mpirun, "-n", "3"]
 
 
