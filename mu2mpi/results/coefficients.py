@@ -30,7 +30,7 @@ SAMPLE_SCALING_NOTE = (
 def encode_features(schema: Schema, X: Any) -> NDArray[np.float32]:
     """Encode the columns of new samples X by a table schema, as model features of shape (n, features)."""
     value_types = {name: kind for name, kind in schema.value_types.items() if name in schema.features}
-    file = _open_columns(X, max((int(name) for name in value_types if name.isdecimal()), default=0))
+    file = _open_columns(X)
     if file is None:
         raise InputError("this model needs named columns: a data frame, a mapping by name, or a file")
     _check_columns(file.path, value_types, file.column_names)
@@ -69,7 +69,7 @@ def feature_matrix(
     return features
 
 
-def _open_columns(X: Any, dimension: int) -> DataFile | None:
+def _open_columns(X: Any, dimension: int = 0) -> DataFile | None:
     """Open a data file, or a table in memory; None for an array."""
     if isinstance(X, str | Path):
         return open_data_file(Path(X).expanduser(), dimension)
