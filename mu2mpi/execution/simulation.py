@@ -106,8 +106,9 @@ class Simulation:
         # 1. Derive the keys of partition, batches and noise.
         root = checkpoint.root_key if checkpoint else None
         keys = self.run_keys = RunKeys.create(experiment, communicator, root, plan.noise_key_context)
-        # Of gathered sums; a central server may see sums without masks.
-        self._sum_mask_key = None if problem.trust_mode.is_central else keys.noise
+        # Of gathered sums; a central server may see sums without masks, and a single rank gathers none.
+        needs_masks = communicator.size > 1 and not problem.trust_mode.is_central
+        self._sum_mask_key = keys.noise if needs_masks else None
         with communicator.collective_errors():
             # 2. State the guarantee, which checks that the sampler's error is small enough for it.
             self.privacy_statement = plan.privacy_statement

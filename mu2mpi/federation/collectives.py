@@ -43,7 +43,6 @@ def gather_increment_stats(
     flat_sum, (message,) = padded_zeros((1, counts.size + 2))
     message[0], message[1] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped_count
     message[2:] = counts.ravel()
-    mask_key = mask_key if communicator.size > 1 else None
     nonce = b"" if mask_key is None else communicator.bcast_object(os.urandom(16))
     if mask_key is not None:
         add_rank_masks(flat_sum, mask_key, nonce + communicator.rank.to_bytes(4, "big"), 0, 2)
@@ -63,6 +62,6 @@ def gather_increment_stats(
 
 def add_masks(flat_sum: IntArray, communicator: Communicator, mask_key: MaskKey) -> None:
     """Add this rank's masks, which cancel in the sum over ranks, to a flat array; none without a key."""
-    if mask_key is not None and communicator.size > 1:
+    if mask_key is not None:
         nonce = communicator.bcast_object(os.urandom(16))
         add_rank_masks(flat_sum, mask_key, nonce, communicator.rank, communicator.size)
