@@ -185,7 +185,7 @@ def launch_ranks(
         reported_code = report.exit_code
         has_signal_or_progress = runner.received_signals or report.rounds_done or report.has_new_rounds
         may_be_unconnected = reported_code in (None, 2) and not has_signal_or_progress
-        if may_be_unconnected and slurm.all_nodes_respond() and forget_broken_launcher(ranks, environment):
+        if may_be_unconnected and forget_broken_launcher(ranks, environment):
             print_status("the launcher of earlier jobs does not start connected ranks any more")
             return launch_ranks(arguments, results, ranks, max_requeues, stall_seconds, runner)
         if reported_code is None and code in (2, EXIT_INTERRUPTED):

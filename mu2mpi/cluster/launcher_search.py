@@ -55,10 +55,12 @@ def find_launcher(ranks: int, environment: Mapping[str, str]) -> list[str]:
 
 
 def forget_broken_launcher(ranks: int, environment: Mapping[str, str]) -> bool:
-    """Remove the launcher from the cache if it fails a probe now; return whether it was removed."""
+    """Remove the launcher from the cache if it fails a probe on nodes that respond; return whether it did."""
     with suppress(OSError, RuntimeError):
         path = _cache_path(_candidate_commands(), ranks)
-        if path.exists() and launcher_problem(find_launcher(ranks, environment), ranks, environment):
+        if not (path.exists() and slurm.all_nodes_respond()):
+            return False
+        if launcher_problem(find_launcher(ranks, environment), ranks, environment):
             path.unlink()
             return True
     return False
