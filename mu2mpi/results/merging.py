@@ -1,20 +1,18 @@
 """Merge results into a study file: one HDF5 file with a group for each."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 import h5py
-import numpy as np
 
 from mu2mpi._version import __version__
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import atomic_writer
-from mu2mpi.core.hdf5 import copy_group, write_array, write_attributes
+from mu2mpi.core.hdf5 import copy_group, write_attributes
 from mu2mpi.results.opening import open_result
 from mu2mpi.results.reader import RunSummary
-from mu2mpi.results.records import RESULT_SUFFIX, STUDY_INDEX, STUDY_SCHEMA
+from mu2mpi.results.records import RESULT_SUFFIX, STUDY_SCHEMA
 from mu2mpi.results.result_files import (
     join_names,
     load_summaries,
@@ -22,6 +20,7 @@ from mu2mpi.results.result_files import (
     require_results,
     show_progress,
 )
+from mu2mpi.results.study_index import write_study_index
 from mu2mpi.results.writer import OUTPUT_EXISTS_ERROR, check_output
 
 USER_BLOCK_BYTES = 512  # In front of the HDF5 content: tells study files without opening them as HDF5
@@ -56,8 +55,7 @@ def merge_results(paths: Sequence[Path], output: Path, overwrite: bool = False) 
                 for name, run in show_progress(runs_by_name.items(), len(runs_by_name), "merging"):
                     with open_result(run.path) as result:
                         copy_group(result, study, name)
-                records = [json.dumps(run.record(name)).encode() for name, run in runs_by_name.items()]
-                write_array(study, STUDY_INDEX, np.array(records), compression="gzip")
+                write_study_index(study, runs_by_name)
             file.seek(0)
             file.write(f"{STUDY_SCHEMA}\n".encode())
     except FileExistsError:

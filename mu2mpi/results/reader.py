@@ -1,13 +1,11 @@
 """Read HDF5 result files: in full, or only a summary for tables and figures."""
 
-import json
 import math
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import h5py
 import numpy as np
@@ -16,17 +14,15 @@ from numpy.typing import NDArray
 from mu2mpi.config.experiment import Experiment, preset_and_server_settings
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.errors import InputError
 from mu2mpi.core.hdf5 import open_group, read_array, read_attributes, read_number, read_text
 from mu2mpi.core.registry import lookup
-from mu2mpi.core.toml import parse_toml
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results import records
-from mu2mpi.results.opening import open_mu2mpi_file, open_result, stored_experiment, stored_privacy
-from mu2mpi.results.records import SCORE_COLUMNS, STUDY_INDEX, Diagnostics, History, Theory
+from mu2mpi.results.opening import open_result, stored_experiment, stored_privacy
+from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory
 from mu2mpi.results.result import Result
 
 # Measurements of a summary that are attributes of /privacy: their names, and those of the attributes
@@ -66,19 +62,6 @@ class RunSummary:
     test_r2: float = math.nan  # of the output; NaN for classification
     public_facts: PublicFacts | None = None  # public facts of the data that a preset may use
     mu2mpi_version: str = ""  # version of mu2mpi that ran the experiment
-
-    @classmethod
-    def from_record(cls, study: Path, record: Mapping[str, Any]) -> Self:
-        """Summary of a result in a study file, from its `record` there."""
-        path = study / record["path"]
-        experiment = Experiment.from_settings(parse_toml(record["experiment"], str(path)), str(path))
-        facts = record["public_facts"] and PublicFacts(*record["public_facts"])
-        return cls(**{**record, "path": path, "experiment": experiment, "public_facts": facts})
-
-    def record(self, name: str) -> dict[str, Any]:
-        """Return the summary as a JSON object for the index of a study file, where the result has a name."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**values, "path": name, "experiment": self.experiment.to_toml()}
 
     @property
     def label_kind(self) -> str:
@@ -226,18 +209,6 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         if "contents" in prefetch:
             vars(run)["contents"] = _read_contents(file, path, experiment)
         return run
-
-
-def read_study_index(study: Path) -> dict[Path, RunSummary]:
-    """Read summaries from the index of a study file, by path, without those that cannot be used."""
-    summaries = dict[Path, RunSummary]()
-    # Results without a summary are read, which has the better message.
-    with suppress(InputError), open_mu2mpi_file(study) as file:
-        for record in map(json.loads, file[STUDY_INDEX][()].tolist()):
-            with suppress(InputError):  # such as a missing extension
-                summary = RunSummary.from_record(study, record)
-                summaries[summary.path] = summary
-    return summaries
 
 
 def _read_environment(file: h5py.Group) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from mu2mpi.privacy.statement import PrivacyStatement
 
 RESULT_SCHEMA = "mu2mpi-2"
 STUDY_SCHEMA = "mu2mpi-study-1"  # of files with a group for each result; they begin with it
-STUDY_INDEX = ".summaries"  # Array in study files: names and summaries as JSON. Results are never hidden.
 RESULT_SUFFIX = ".h5"  # of result files in folders, and of results in study files
 HistoryRow = dict[str, float]  # Measurements of one evaluation, by name of the column of `History`
 CHECKPOINT_SUFFIX = ".checkpoint"  # appended to the output's name

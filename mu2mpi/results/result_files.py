@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import import_files, imported_files
 from mu2mpi.results.opening import is_study, path_exists, study_of, study_results
-from mu2mpi.results.reader import RunSummary, read_study_index, read_summary
+from mu2mpi.results.reader import RunSummary, read_summary
 from mu2mpi.results.records import RESULT_SUFFIX
+from mu2mpi.results.study_index import read_study_index
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
