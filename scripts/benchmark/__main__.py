@@ -1,12 +1,13 @@
-"""Measure the speed of mu2mpi on this machine, as ratios against what runs beside it.
+"""Measure the speed of mu2mpi on this machine, as ratios to programs that run beside it.
 
-    python scripts/benchmark           print the tables (about 8 minutes)
-    python scripts/benchmark --write   and put them, with the figure, into docs/background/performance.md
-    python scripts/benchmark --small   see that it runs, in seconds; the numbers mean nothing
+    python scripts/benchmark                  print the tables (about 10 minutes)
+    python scripts/benchmark --write          and write them to docs/background/performance.md
+    python scripts/benchmark --before FOLDER  and compare with another version, a checkout in FOLDER
+    python scripts/benchmark --small          check that the benchmark runs; the numbers mean nothing
 
-Everything that is compared runs in turns in the same job; numbers are medians over the repeats. With
-MU2MPI_DATA_DIR the data are MNIST, else a synthetic population of its size. Needs the extra "analysis"
-for the figure, and the mpirun beside the Python that runs this.
+All programs that are compared run in turns in one job; numbers are medians over the repeats. With
+MU2MPI_DATA_DIR, the data are MNIST, else a synthetic population of the same size. Requires the extra
+"analysis" for the figure, and the mpirun beside the Python executable.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, median
@@ -33,29 +35,35 @@ HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "background" / "performance.md"
 FIGURE = DOCUMENT.with_name("performance.svg")
 SERVERS, MACHINES = ("untrusted", "trusted"), (1, 10, 100)
+ROUND_TASKS = ("untrusted, M = 1", "trusted, M = 10", "trusted, M = 100")
+FULL_BATCH = "a full batch of MNIST, M = 10"
 Samples = dict[str, list[float]]
 
 
 def main() -> None:
-    """Measure, print, and write if asked to."""
+    """Measure, print the tables, and write the page if requested."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="repeats [default: 5]")
     parser.add_argument("--write", action="store_true", help="write the page and its figure")
-    parser.add_argument("--small", action="store_true", help="little work, to see that all of this runs")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="checkout of a version to compare with")
+    parser.add_argument("--small", action="store_true", help="little work, to check that the benchmark runs")
     options = parser.parse_args()
     if options.small and options.write:
-        parser.error("--small measures nothing that is worth writing down")
+        parser.error("--small measures nothing that should be written to the page")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     initialise_numba()
+    versions = {"now": HERE.parents[1]} | ({"before": options.before.resolve()} if options.before else {})
+    tasks = measure_tasks(versions, options.repeats)
     alone, phases = one_process(options.repeats)
     ranks = two_ranks(options.repeats)
     fits = scaling(options.repeats)
     each, noise = median(alone["untrusted 1 ours"]), median(alone["ours per normal"]) * workload.D
     tables = {
         "machine": machine(ranks["library"]),
+        "tasks": tasks_table(tasks, workload.limits()["multiplications"]),
         "one-process": one_process_table(alone),
         "two-ranks": two_ranks_table(ranks["seconds"]),
         "roofline": roofline.table(workload.limits(), phases),
@@ -77,8 +85,64 @@ def main() -> None:
 
 
 def ratio(samples: Samples, upper: str, lower: str) -> float:
-    """Return the median over the repeats of the ratio of two measurements of the same repeat."""
+    """Return the median over repeats of the ratio of two measurements of the same repeat."""
     return median([u / v for u, v in zip(samples[upper], samples[lower], strict=True)])
+
+
+def measure_tasks(versions: dict[str, Path], repeats: int) -> dict[str, Samples]:
+    """Return the seconds of each task of `tasks.py`, by version, measured in turns."""
+    samples: dict[str, Samples] = {version: {} for version in versions}
+    command = [sys.executable, str(HERE / "tasks.py")]
+    small = ["--small"] * (workload.SMALLER > 1)
+    with tempfile.TemporaryDirectory() as folder:
+        for repeat in range(repeats):
+            for version, checkout in versions.items():
+                environment = {**os.environ, "PYTHONPATH": str(checkout)}
+                run = [*command, f"{folder}/results", *small]
+                done = subprocess.run(run, stdout=subprocess.PIPE, check=True, text=True, env=environment)
+                for task, seconds in json.loads(done.stdout).items():
+                    samples[version].setdefault(task, []).append(seconds)
+            print(f"tasks: repeat {repeat + 1} of {repeats}", file=sys.stderr, flush=True)
+    return samples
+
+
+def tasks_table(samples: dict[str, Samples], multiplications_per_second: float) -> str:
+    """Compare the seconds of tasks with their limits and with another version, if that was measured."""
+    full_batch = 2 * workload.TRAINING_SAMPLES * workload.D / multiplications_per_second
+    tasks = [
+        *((f"{run}: a round", run, f"draws beside {run}", "own draws") for run in ROUND_TASKS),
+        (FULL_BATCH, FULL_BATCH, full_batch, "two products for each parameter and sample"),
+        (FULL_BATCH, FULL_BATCH, "numpy: a full batch in float32", "numpy, float32"),
+        *((f"correlated noise, {run}", f"correlated noise, {run}", f"fresh noise, {run}", "fresh noise")
+          for run in ("trusted, M = 10", "untrusted, M = 50")),
+        ("start of a run", "start", "start of Python, numpy and numba", "Python, numpy and numba"),
+        ("start without compiled kernels", "first start", None, ""),
+        (f"table of {workload.RESULTS:,} results", "table", None, ""),
+        ("account of `dp-sgd`", "account of dp-sgd", None, ""),
+        ("the same with `--preset practical`", "account of dp-sgd, practical preset", None, ""),
+    ]  # fmt: skip
+    rows = []
+    for label, task, limit, limit_label in tasks:
+        cells = []
+        for version in ("before", "now"):
+            if version not in samples:
+                cells.append("")
+                continue
+            seconds = samples[version][task]
+            cells.append(duration(median(seconds)))
+            if isinstance(limit, str):
+                cells[-1] += f" ({ratio(samples[version], task, limit):.2f})"
+            elif limit:
+                cells[-1] += f" ({median(seconds) / limit:.2f})"
+        value = median(samples["now"][limit]) if isinstance(limit, str) else limit
+        rows.append([label, *cells, f"{limit_label} {duration(value)}" if value else ""])
+    return markdown(["task", "before", "now", "limit or rival (ratio to it)"], rows)
+
+
+def duration(seconds: float) -> str:
+    """Format seconds with three digits, in µs, ms or s."""
+    unit, factor = next((u for u in (("µs", 1e6), ("ms", 1e3)) if seconds * u[1] < 1000), ("s", 1.0))
+    return f"{seconds * factor:.3g} {unit}"
 
 
 def one_process(repeats: int) -> tuple[Samples, dict[str, dict[str, float]]]:
@@ -115,11 +179,11 @@ def two_ranks(repeats: int) -> dict:
 
 
 def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
-    """Return how many times as long as the smallest run those of growing T, M and d take, as medians.
+    """Return the times of runs of growing T, M and d relative to the smallest run, as medians.
 
-    What is timed are rounds, without evaluations. A run of many times the size stands between as many of the
-    smallest, since a machine that is shared lets short work run faster than long. All are small enough for
-    their samples to be read at once, before the first round.
+    Only rounds are timed, without evaluations. A run of n times the size is measured between n runs of the
+    smallest size, because a shared computer executes short work faster than long work. The samples of each
+    run fit into one read before the first round.
     """
     base = {"data": "synthetic", "samples": 14_400, "features": 784, "machines": 10, "classes": 10}
     base |= {"seed": 1, "evaluations": 1}
@@ -156,13 +220,13 @@ def scaling(repeats: int) -> dict[str, tuple[list[int], list[float]]]:
 
 
 def markdown(headings: list[str], rows: list[list[str]]) -> str:
-    """Return a table."""
+    """Format a table in markdown."""
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def machine(library: str) -> str:
-    """Say where this was measured."""
+    """Describe the computer and the libraries of the measurement."""
     public_facts = Path("/proc/cpuinfo")
     lines = public_facts.read_text().splitlines() if public_facts.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
@@ -173,7 +237,7 @@ def machine(library: str) -> str:
 
 
 def one_process_table(samples: Samples) -> str:
-    """Compare runs with the draws that they need, by three generators, and with numpy."""
+    """Compare runs with the normals that they need, of three generators, and with numpy."""
     rows = []
     for server in SERVERS:
         for machines in MACHINES:
@@ -190,16 +254,16 @@ def one_process_table(samples: Samples) -> str:
     headings = ["server", "M", "machine-rounds/s", "µs each", "time / own draws", "time / SFC64 draws"]
     table = markdown([*headings, "times as fast as numpy"], rows)
     nanoseconds = {name: median(samples[f"{name} per normal"]) * 1e9 for name in ("ours", "SFC64", "Philox")}
-    told = ", ".join(f"{name} {value:.2f} ns" for name, value in nanoseconds.items())
+    times = ", ".join(f"{name} {value:.2f} ns" for name, value in nanoseconds.items())
     faster = [
         f"{ratio(samples, f'{name} per normal', 'ours per normal'):.2f} × {name}"
         for name in ("SFC64", "Philox")
     ]
-    return f"{table}\n\nA normal: {told}. The stream is as fast as {' and '.join(faster)}."
+    return f"{table}\n\nA normal: {times}. The stream is as fast as {' and '.join(faster)}."
 
 
 def two_ranks_table(samples: Samples) -> str:
-    """Compare two ranks with one, and with mpi4py and numpy, and say where their time goes."""
+    """Compare two ranks with one, and with mpi4py and numpy, with shares of time by phase."""
     rows, phases = [], ("compute", "noise", "step", "communication", "waiting", "evaluation")
     for server in SERVERS:
         for machines in (2, 10, 100):
@@ -216,7 +280,7 @@ def two_ranks_table(samples: Samples) -> str:
 
 
 def scaling_table(fits: dict[str, tuple[list[int], list[float]]]) -> str:
-    """Return the slopes of log time against log size, and their standard errors."""
+    """Fit exponents of time against size, with standard errors."""
     rows = []
     for name, (values, ratios) in fits.items():
         (slope, _), covariance = np.polyfit(np.log(values), np.log(ratios), 1, cov=True)
@@ -226,7 +290,7 @@ def scaling_table(fits: dict[str, tuple[list[int], list[float]]]) -> str:
 
 
 def draw(samples: Samples, fits: dict[str, tuple[list[int], list[float]]]) -> None:
-    """Draw speeds and scaling."""
+    """Draw the figure of speeds and scaling."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")

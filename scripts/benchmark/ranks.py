@@ -1,4 +1,4 @@
-"""Measure on the ranks that mpirun started, one rank alone for comparison; rank 0 prints JSON."""
+"""Measure runs on all ranks of mpirun, and on one rank for comparison; rank 0 prints JSON."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ RUNS = [("untrusted", 2), ("untrusted", 10), ("untrusted", 100), ("trusted", 10)
 
 
 def main(repeats: int) -> None:
-    """Time every run on one rank and on all, in turns, so that both see the same machine."""
+    """Time every run on one rank and on all ranks, in turns."""
     everyone = MpiCommunicator(MPI.COMM_WORLD)
     measured: dict[str, list[float]] = {}
 

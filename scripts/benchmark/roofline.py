@@ -1,26 +1,25 @@
-"""Where the time of a machine-round goes, and what the machine would allow."""
+"""Shares of a machine-round by phase, and lower bounds on its time on this processor."""
 
 from workload import MACHINE_ROUNDS, D
 
-# Operations on one number that a normal needs, counted in the source of the kernels. A block of ChaCha20
+# Operations per normal, counted in the source of the kernels. A block of ChaCha20
 # gives eight normals and takes 80 quarter rounds of 12 operations on 32 bits, and 16 sums. A pair of normals
 # takes 44 operations on floating-point numbers (with the square root as one), and 20 on integers of 64 bits,
 # which count twice.
 INTEGERS_PER_NORMAL = (80 * 12 + 16) / 8 + 20
 MULTIPLICATIONS_PER_NORMAL = 44 / 2
-COLUMNS = {
+COLUMNS = {  # phases in each column of shares
     "noise": ["noise"],
     "increments and step": ["compute", "step"],
     "communication": ["communication", "waiting"],
     "evaluation": ["evaluation"],
 }
-"""The phases in each column of shares."""
 
 
 def table(limits: dict[str, float], phases: dict[str, dict[str, float]]) -> str:
-    """Return the shares of the phases, and for noise and increments what the machine would allow.
+    """Format the shares of phases, and lower bounds on the time of noise and increments.
 
-    `limits` are what a core does in a second, `phases` the seconds by phase of each run, by server and M.
+    `limits` are a core's operations per second, `phases` the seconds by phase of each run, by server and M.
     """
     lines = [f"| run | {' | '.join(COLUMNS)} | rest |", "| --- |" + " ---: |" * (len(COLUMNS) + 1)]
     for key, seconds in phases.items():

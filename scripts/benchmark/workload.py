@@ -1,4 +1,4 @@
-"""What is measured: runs of the package and of the baselines, generators, and limits of the machine."""
+"""Workloads of the benchmark: runs of the package, baselines, generators, and limits of the processor."""
 
 import os
 import sys
@@ -27,35 +27,35 @@ from mu2mpi.privacy.noise.noise_stream import (
 
 KEY = key_to_uint32(root_key(1))
 D = 7850
-SMALLER = 20 if "--small" in sys.argv else 1
-"""What the work is divided by: of the program and of the one on ranks."""
+TRAINING_SAMPLES = 60_000
+SMALLER = 20 if "--small" in sys.argv else 1  # divisor of all work
 
-MACHINE_ROUNDS = 60_000 // SMALLER
+MACHINE_ROUNDS = TRAINING_SAMPLES // SMALLER
+RESULTS = 2368 // SMALLER  # files of the task "table"
 SIZES = {"mnist": {}, "synthetic": {"samples": MACHINE_ROUNDS, "features": 784, "classes": 10}}
-STEPS = 8
-"""Operations on a number between its load and its store: few enough for others to be worked on meanwhile."""
+STEPS = 8  # dependent operations between a load and its store, few enough to overlap with those of others
 
 
 def data() -> str:
-    """Return "mnist" where the user says where it is, and else a population of the same size."""
+    """Return "mnist" if `MU2MPI_DATA_DIR` is set, else "synthetic", a population of the same size."""
     return "mnist" if "MU2MPI_DATA_DIR" in os.environ else "synthetic"
 
 
 @cache
 def source(name: str) -> DataSource:
-    """Open the data on this rank alone."""
+    """Open a data source on this rank alone."""
     return open_source_on_ranks(Experiment(data=name, **SIZES[name]), None, Communicator())
 
 
 class Timed(NamedTuple):
-    """A run: seconds in all, and by phase as means over ranks."""
+    """Seconds of a run in total, and by phase as means over ranks."""
 
     total: float
     phases: dict[str, float]
 
 
 def run(experiment: Experiment, communicator: Communicator, of: DataSource | None = None) -> Timed:
-    """Time the rounds and evaluations of a run, without what comes before its first round."""
+    """Time the rounds and evaluations of a run, without its start-up."""
     plan = resolve_plan(experiment, of or source(experiment.data), communicator.size)
     simulation = Simulation(plan, communicator)
     communicator.barrier()
@@ -65,15 +65,15 @@ def run(experiment: Experiment, communicator: Communicator, of: DataSource | Non
     return Timed(total, {phase: float(seconds.mean()) for phase, seconds in result.timing.items()})
 
 
-def experiment(server: str, machines: int) -> Experiment:
-    """Return the run of the paper's tables with these settings."""
+def experiment(server: str, machines: int, **options: Any) -> Experiment:
+    """Run of the paper's tables with a trust mode and a number of machines."""
     name = data()
-    sizes = {**SIZES[name], "rounds": MACHINE_ROUNDS // machines}
-    return Experiment(data=name, **sizes, server=server, machines=machines, rho=4.0, seed=1)
+    settings = {**SIZES[name], "rounds": MACHINE_ROUNDS // machines, **options}
+    return Experiment(data=name, **settings, server=server, machines=machines, rho=4.0, seed=1)
 
 
 def baseline(server: str, machines: int, machine_rounds: int, comm: Any = None) -> float:
-    """Return the seconds that a machine-round takes in numpy, or in mpi4py and numpy."""
+    """Return the seconds per machine-round of numpy, or of mpi4py and numpy."""
     name = data()
     of, rank, size = source(name), comm.rank if comm else 0, comm.size if comm else 1
     constants = resolve_plan(experiment(server, machines), of, size).constants
@@ -86,8 +86,17 @@ def baseline(server: str, machines: int, machine_rounds: int, comm: Any = None) 
     return baselines.seconds(constants, features, labels, of.feature_scale, rounds, comm) / rounds / machines
 
 
+def numpy_full_batch() -> float:
+    """Seconds of numpy for the gradients of all training samples, as products of float32 matrices."""
+    of = source(data())
+    samples = of.read_training(np.arange(of.training_samples))
+    z = np.ones((of.training_samples, samples.features.shape[1] + 1), dtype=np.float32)
+    z[:, :-1] = samples.features * np.float32(of.feature_scale)
+    return min(repeat(lambda: baselines.full_batch_gradient(z, samples.labels, 10), repeat=3, number=1))
+
+
 def per_normal(draw: Any, count: int) -> float:
-    """Return the seconds that a normal takes, in draws of d of them."""
+    """Return the seconds per normal, in draws of d normals."""
     started = perf_counter()
     for k in range(count):
         draw(k)
@@ -95,7 +104,7 @@ def per_normal(draw: Any, count: int) -> float:
 
 
 def generators() -> dict[str, Any]:
-    """Return what draws d normals, by name."""
+    """Return functions that draw d normals, by name of the generator."""
     sfc = np.random.Generator(np.random.SFC64(1))
     philox = np.random.Generator(np.random.Philox(1))
     (noised, _), (message, _) = padded_zeros((1, D)), padded_zeros((1, D))
@@ -140,7 +149,7 @@ def _copy(x, y, n):  # type: ignore[no-untyped-def]
 
 
 def limits() -> dict[str, float]:
-    """Return what a core does in a second: fused multiplications, integer operations, bytes of its caches."""
+    """Return a core's fused multiplications, integer operations and cached bytes per second."""
     x, y = np.zeros(D), np.zeros(D)
     timed = (
         ("multiplications", lambda: _multiply_add(500), 500 * 512 * STEPS),
