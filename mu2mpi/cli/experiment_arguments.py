@@ -61,15 +61,13 @@ def add_field(parser: Any, name: str, field: FieldInfo, **overrides: Any) -> Non
 
 
 def prepare_run(arguments: Namespace, communicator: Communicator, output_paths: list[Path]) -> dict[str, Any]:
-    """Start the numba compiler and check the log files; return keyword arguments of `run` and `run_sweep`."""
+    """Check the log files; return keyword arguments of `run` and `run_sweep`."""
     if not arguments.checkpoint_every > 0:
         arguments.parser.error(f"--checkpoint-every must be positive, got {arguments.checkpoint_every:g}")
     from mu2mpi.execution.environment import kernel_cache_folder
     from mu2mpi.execution.progress import LogFile
-    from mu2mpi.execution.warmup import initialise_numba_without_scipy
     from mu2mpi.results.records import checkpoint_path, previous_checkpoint_path
 
-    initialise_numba_without_scipy()
     if communicator.rank == 0 and kernel_cache_folder() is None:
         warn("compiled kernels cannot be cached. Set NUMBA_CACHE_DIR to a writable folder")
     checkpoints = [checkpoint_path(output) for output in output_paths]

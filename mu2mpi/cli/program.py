@@ -4,7 +4,9 @@ Exit codes: 0 success, 2 bad input, 1 failure, 75 stopped by a signal after writ
 """
 
 import argparse
+import atexit
 import errno
+import gc
 import io
 import os
 import select
@@ -84,6 +86,9 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the mu2mpi command in `argv` (by default sys.argv) and return its exit code."""
+    if argv is None:
+        gc.set_threshold(50_000, 20, 100)  # Imports leave little garbage,
+        atexit.register(gc.freeze)  # and the exit none that must be collected.
     _open_standard_streams()
     with exiting_on_signals():
         try:

@@ -40,7 +40,9 @@ def _package_versions() -> dict[str, str]:
     versions = {}
     for name in DEPENDENCIES:
         with suppress(importlib.metadata.PackageNotFoundError):
-            versions[f"{name.replace('-', '_')}_version"] = importlib.metadata.version(name)
+            # Metadata are slow to parse.
+            version = getattr(sys.modules.get(name), "__version__", None) or importlib.metadata.version(name)
+            versions[f"{name.replace('-', '_')}_version"] = version
     return versions
 
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba.core.registry import cpu_target
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import KernelCache
@@ -28,27 +27,10 @@ from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, add_signed_noise, 
 MAX_COMPILATION_SECONDS = 120  # of a forked process, after which it is killed
 
 
-def initialise_numba() -> None:
-    """Initialise numba's compiler without touching its cache."""
-    cpu_target.typing_context.refresh()
-    cpu_target.target_context.refresh()
-
-
-def initialise_numba_without_scipy() -> None:
-    """Initialise numba's compiler without SciPy, which doubles the time and is not used by kernels."""
-    sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
-    try:
-        initialise_numba()
-    finally:
-        if sys.modules["scipy.linalg"] is None:
-            del sys.modules["scipy.linalg"]
-
-
 def compile_kernels(
     feature_dtype: np.dtype[np.generic], constants: RunConstants, communicator: Communicator
 ) -> None:
     """Compile the kernels of a run, each on one rank, or load them from the cache; collective."""
-    initialise_numba()
     compilers = kernel_compilers(feature_dtype, constants, communicator.size)
     # A fork is only safe without a network and without threads of Python.
     if communicator.size == 1 == threading.active_count() and sys.platform == "linux":

@@ -27,9 +27,9 @@ import roofline
 import workload
 
 from mu2mpi import Experiment
+from mu2mpi.core.kernels import initialise_compiler
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.source import DataSource
-from mu2mpi.execution.warmup import initialise_numba
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "background" / "performance.md"
@@ -54,7 +54,7 @@ def main() -> None:
         parser.error("--small measures nothing that should be written to the page")
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    initialise_numba()
+    initialise_compiler()
     versions = {"now": HERE.parents[1]} | ({"before": options.before.resolve()} if options.before else {})
     tasks = measure_tasks(versions, options.repeats)
     alone, phases = one_process(options.repeats)

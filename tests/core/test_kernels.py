@@ -151,3 +151,16 @@ def test_kernels_of_two_processes_that_began_with_an_empty_cache_are_not_mixed_u
     for path in first.glob("*.nbc"):
         shutil.copy(path, second)
     run_kernel("float64", "second")
+
+
+def test_a_cached_kernel_is_loaded_without_the_compiler_with_all_symbols_that_it_links(tmp_path):
+    """Hashes of text read the interpreter's secret, and arrays are allocated by numba's runtime."""
+    script = tmp_path / "own_script.py"
+    script.write_text(
+        "import sys\nimport numpy as np\nfrom mu2mpi.core.kernels import kernel\n\n\n"
+        "@kernel\ndef count(x):\n    return len({str(n): np.exp(x) for n in range(3)})\n\n\n"
+        "print(count(np.ones(2)), 'numba.core.typing.mathdecl' in sys.modules)\n"
+    )
+    for has_compiler in (True, False):
+        done = run_command([sys.executable, script], 60, {"NUMBA_CACHE_DIR": str(tmp_path)})
+        assert done.stdout.split() == ["3", str(has_compiler)], done.stderr

@@ -47,10 +47,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run_command(arguments: Namespace) -> int:
     from mu2mpi.audit.trials import PAPER_TRUST_MODES, audit_trust_modes
-    from mu2mpi.execution.warmup import initialise_numba_without_scipy
 
     communicator, settings = world(), explicit_settings(arguments)
-    initialise_numba_without_scipy()
     problems = []
     for finding in audit_trust_modes(settings, arguments.trials, communicator):
         problems += finding.failures
