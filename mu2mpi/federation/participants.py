@@ -133,3 +133,7 @@ class RoundParticipants:
         machines, counts = self._run_participation.participants(t)
         hosted = slice(*np.searchsorted(machines, (self._machines.start, self._machines.stop)))
         return machines[hosted] - self._machines.start, counts[hosted]
+
+    def last_known_round(self, t: int) -> int:
+        """Return the last round whose participants are in memory with those of round t."""
+        return self._run_participation.chunk(t).rounds.stop - 1

@@ -9,10 +9,12 @@ from helpers.property_tests import given
 from helpers.unequal_machines import federation_of
 from hypothesis import strategies as st
 
+from mu2mpi.federation import participants
 from mu2mpi.federation.participants import RoundParticipants, RunParticipation
 from mu2mpi.federation.participation.all import FullParticipation
 from mu2mpi.federation.participation.bernoulli import BernoulliParticipation
 from mu2mpi.federation.participation.uniform import UniformParticipation
+from mu2mpi.privacy.noise import noise_source
 from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource, PerMachineNoiseSource
 from mu2mpi.privacy.noise.noise_stream import (
@@ -175,3 +177,62 @@ def test_correlated_noise_is_that_of_each_machines_own_rounds(correlation, units
             else:
                 assert np.abs(found - drawn).max() < units[i] * 2.0**-10
     np.testing.assert_array_equal(noise, total)
+
+
+STRATEGIES = Correlation(0.75, 4, 21, True, False), Correlation(0.5, 3, 21, False, True)
+
+
+def correlated(correlation, participation, monkeypatch, look_ahead):
+    monkeypatch.setattr(noise_source, "LOOK_AHEAD_ROUNDS", look_ahead)
+    units, hosted = np.array([900.0, 2.0**42, 7.0]), range(FIRST, FIRST + 3)
+    run = RunParticipation(participation, correlation.rounds)
+    roll = None if isinstance(participation, FullParticipation) else RoundParticipants(run, hosted)
+    return CorrelatedNoiseSource(
+        correlation, KEY, MACHINE_STREAM, FIRST, units, np.full(3, DITHER_THRESHOLD), SIZE, roll
+    )
+
+
+@pytest.mark.parametrize("correlation", STRATEGIES, ids=["gradients", "sums"])
+@pytest.mark.parametrize(
+    "participation",
+    [FullParticipation("", federation_of(7, 0)), BernoulliParticipation("0.4", federation_of(7, 11))],
+    ids=["all", "some"],
+)
+@pytest.mark.parametrize("rounds_per_chunk", [5, 1000])
+def test_look_ahead_changes_no_bit(correlation, participation, rounds_per_chunk, monkeypatch):
+    """The same as drawn round by round, also by a run that goes on in the middle of a look-ahead."""
+    monkeypatch.setattr(participants, "rounds_per_chunk", lambda machines: rounds_per_chunk)
+    rounds = range(1, correlation.rounds + 1)
+    expected = sent(correlated(correlation, participation, monkeypatch, 1), rounds)
+    assert expected.any(axis=0).all()
+    for look_ahead in (3, 8, 64):
+        source = correlated(correlation, participation, monkeypatch, look_ahead)
+        np.testing.assert_array_equal(sent(source, rounds), expected)
+        for start in (2, 8, 9, 14, correlation.rounds):
+            resumed = correlated(correlation, participation, monkeypatch, look_ahead)
+            np.testing.assert_array_equal(sent(resumed, rounds[start - 1 :]), expected[start - 1 :])
+        with pytest.raises(ValueError, match="rounds must increase"):
+            source(np.empty(SIZE, np.int64), np.zeros(SIZE, np.int64), correlation.rounds)
+
+
+def test_look_ahead_ends_with_the_run_and_is_bounded(monkeypatch):
+    """By the memory of the buffers, and by how many normals are drawn before signals are looked at again."""
+    drawn, generate = [], noise_source.generate_correlated_noise
+
+    def recorded(noise, *arguments):
+        drawn.append(len(noise))
+        generate(noise, *arguments)
+
+    monkeypatch.setattr(noise_source, "generate_correlated_noise", recorded)
+
+    def rounds_at_once(units, look_ahead_draws=2**26):
+        drawn.clear()
+        monkeypatch.setattr(noise_source, "LOOK_AHEAD_DRAWS", look_ahead_draws)
+        arguments = KEY, MACHINE_STREAM, FIRST, units, np.full(len(units), DITHER_THRESHOLD), SIZE
+        sent(CorrelatedNoiseSource(STRATEGIES[0], *arguments), range(1, STRATEGIES[0].rounds + 1))
+        return drawn
+
+    assert rounds_at_once(np.ones(3)) == [8, 8, 5]
+    assert rounds_at_once(np.ones(1)) == [4, 4, 4, 4, 4, 1]
+    assert rounds_at_once(np.ones(3), 7 * 3 * SIZE) == [7, 7, 7]
+    assert rounds_at_once(np.ones(3), 1) == [1] * 21

@@ -35,73 +35,89 @@ from mu2mpi.privacy.noise.noise_stream import (
 # Callable(out, message, t): out = message + noise of round t (1-based); both arrays as of `padded_zeros`
 NoiseSource = Callable[[IntArray, IntArray, int], None]
 
+LOOK_AHEAD_ROUNDS = 8  # Largest number of rounds whose correlated noise is generated at once
+LOOK_AHEAD_DRAWS = 2**26  # Largest number of normals generated at once, a quarter of a second
+
+
+# Functions of one coordinate, since numba's loop variables would outlive inner loops and misalign vectors.
+@inline
+def _weighted_sum(weights, buffers, i):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for k in range(len(weights)):
+        total += weights[k] * buffers[k * CHUNK_WORDS + i]
+    return total
+
+
+@inline
+def _update_buffers(decays, buffers, i, draw):  # type: ignore[no-untyped-def]
+    for k in range(len(decays)):
+        buffers[k * CHUNK_WORDS + i] = decays[k] * buffers[k * CHUNK_WORDS + i] + draw
+
 
 @inline
 def _add_round_noise(  # type: ignore[no-untyped-def]
-    noise, fresh_noise, buffered_noise, buffers, dither, is_dithered, column_norm, weights, decays
+    noise, fresh_noise, buffers, dither, is_dithered, column_norm, weights, decays
 ):
-    """Add one machine's correlated noise to a chunk of ``noise``, from its fresh draw; update buffers."""
-    buffered_noise[:] = 0.0
-    for k in range(weights.size):
-        row = buffers[k]
-        for i in range(CHUNK_WORDS):
-            buffered_noise[i] += weights[k] * row[i]
-    if is_dithered:
-        for i in range(CHUNK_WORDS):
-            rounded = ((fresh_noise[i] - column_norm * buffered_noise[i]) + ROUNDING_ADDEND) - ROUNDING_ADDEND
-            fresh_noise[i] = rounded + np.float64(dither[i])
-            buffered_noise[i] = 0.0
+    """Add one machine's correlated noise of one round to a chunk of ``noise``; update its buffers."""
     for i in range(CHUNK_WORDS):
-        rounded = ((fresh_noise[i] - column_norm * buffered_noise[i]) + ROUNDING_ADDEND) - ROUNDING_ADDEND
+        correlated = fresh_noise[i] - column_norm * _weighted_sum(weights, buffers, i)
+        rounded = (correlated + ROUNDING_ADDEND) - ROUNDING_ADDEND
+        if is_dithered:
+            rounded += np.float64(dither[i])
         noise[i] += round_to_integer(rounded)
-        fresh_noise[i] = rounded / column_norm
-    for k in range(weights.size):
-        row = buffers[k]
-        for i in range(CHUNK_WORDS):
-            row[i] = decays[k] * row[i] + fresh_noise[i]
+        _update_buffers(decays, buffers, i, rounded if column_norm == 1.0 else rounded / column_norm)
 
 
 @kernel
-def add_correlated_noise(  # type: ignore[no-untyped-def]
-    noised, message, noise, is_cumulative, buffers, key, stream, first_machine,
-    participants, participation_counts, std_units, dither_thresholds, column_norms, weights, decays,
+def generate_correlated_noise(  # type: ignore[no-untyped-def]
+    noise, is_cumulative, buffers, key, stream, first_machine, participation_counts,
+    std_units, dither_thresholds, column_norms, weights, decays,
 ):  # fmt: skip
-    """Set ``noised`` to ``message`` plus one round's correlated noise of machines, or of the server.
+    """Overwrite ``noise``, one row per round, with the sum of machines' correlated noise, in grid units.
 
-    ``noise`` holds the noise of the previous round, which is added to if ``is_cumulative``, else overwritten;
-    ``buffers``, shape (machines, chunks, k, CHUNK_WORDS), hold earlier draws. Both are updated, in grid
-    units. ``participants`` are local indices, ``participation_counts`` are 1-based, ``std_units`` and
-    ``dither_thresholds`` each machine's std and largest std without dither in grid units;
-    ``column_norms``, ``weights`` and ``decays`` are those of a `Correlation`.
+    If ``is_cumulative``, a row is also the sum over rounds, from the previous last row on. ``buffers``, shape
+    (machines, chunks, k * CHUNK_WORDS), hold earlier draws and are updated. ``participation_counts``, shape
+    (rounds, machines), are 0 for machines that do not take part; ``std_units`` and ``dither_thresholds`` are
+    each machine's std and largest std without dither in grid units; ``column_norms`` and the tuples
+    ``weights`` and ``decays`` are those of a `Correlation`.
     """
     arrays = allocate_chunk_arrays()
     keystream, _, squared_radii, _, dither = arrays
-    fresh_noise, buffered_noise = aligned_empty(CHUNK_WORDS), aligned_empty(CHUNK_WORDS)
-    for chunk in range(message.size // CHUNK_WORDS):
-        place = slice(chunk * CHUNK_WORDS, (chunk + 1) * CHUNK_WORDS)
-        part = noise[place]
-        if not is_cumulative:
-            part[:] = 0
-        for n in range(participants.size):
-            i, column_norm = participants[n], column_norms[participation_counts[n] - 1]
-            scale = column_norm * std_units[i]
-            bits = dither_bits(scale, dither_thresholds[i])
-            fill_normal_pairs(*arrays, bits, key, chunk, stream, first_machine + i, participation_counts[n])
-            for j in range(CHUNK_PAIRS):
-                g, h = normal_pair(squared_radii[j], keystream[CHUNK_PAIRS + j])
-                fresh_noise[j] = scale * g
-                fresh_noise[CHUNK_PAIRS + j] = scale * h
-            draw = fresh_noise, buffered_noise, buffers[i, chunk], dither, bits >= 0
-            _add_round_noise(part, *draw, column_norm, weights, decays)
-        noised_part, message_part = noised[place], message[place]
+    fresh_noise, total = aligned_empty(CHUNK_WORDS), aligned_empty(CHUNK_WORDS).view(np.int64)
+    rounds, machines = participation_counts.shape
+    for chunk in range(noise.shape[1] // CHUNK_WORDS):
+        part = slice(chunk * CHUNK_WORDS, (chunk + 1) * CHUNK_WORDS)
+        last = noise[-1, part]
         for j in range(CHUNK_WORDS):
-            noised_part[j] = message_part[j] + part[j]
+            total[j] = last[j] if is_cumulative else 0
+        for i in range(machines):
+            for row in range(rounds):  # the machine's buffers stay in the first-level cache
+                noise_part = noise[row, part]
+                if i == 0:
+                    noise_part[:] = 0
+                count = participation_counts[row, i]
+                if count > 0:
+                    column_norm = column_norms[count - 1]
+                    scale = column_norm * std_units[i]
+                    bits = dither_bits(scale, dither_thresholds[i])
+                    fill_normal_pairs(*arrays, bits, key, chunk, stream, first_machine + i, count)
+                    for j in range(CHUNK_PAIRS):
+                        g, h = normal_pair(squared_radii[j], keystream[CHUNK_PAIRS + j])
+                        fresh_noise[j] = scale * g
+                        fresh_noise[CHUNK_PAIRS + j] = scale * h
+                    draw = fresh_noise, buffers[i, chunk], dither, bits >= 0
+                    _add_round_noise(noise_part, *draw, column_norm, weights, decays)
+                if is_cumulative and i == machines - 1:
+                    for j in range(CHUNK_WORDS):
+                        total[j] += noise_part[j]
+                        noise_part[j] = total[j]
 
 
 @dataclass(eq=False, repr=False)
 class CorrelatedNoiseSource:
     """Source of correlated noise of consecutive machines; skipped rounds are drawn again.
 
+    The noise of several rounds is generated at once, while each machine's buffers are in the cache.
     `std_units` and `dither_thresholds`, shape (machines,), are in grid units; `participants`: None for all.
     """
 
@@ -115,29 +131,43 @@ class CorrelatedNoiseSource:
     participants: Any = None
 
     def __post_init__(self) -> None:
-        self._rounds_done, self._noise = 0, aligned_zeros((self.padded_size,), np.int64)
-        chunks, buffers = self.padded_size // CHUNK_WORDS, len(self.correlation.weights)
-        self._buffers = aligned_zeros((len(self.std_units), chunks, buffers, CHUNK_WORDS), np.float64)
-        self._all_machines = np.arange(len(self.std_units))
+        machines, weights, decays = len(self.std_units), self.correlation.weights, self.correlation.decays
+        # Without buffers, one of weight 0. The kernel is compiled for their number.
+        self._coefficients = tuple(weights.tolist()) or (0.0,), tuple(decays.tolist()) or (0.0,)
+        row_count = min(LOOK_AHEAD_ROUNDS, machines * len(weights))  # no more memory than that of the buffers
+        row_count = max(1, min(row_count, LOOK_AHEAD_DRAWS // max(1, machines * self.padded_size)))
+        # The last row is that of round `_rounds_generated`.
+        self._noise = aligned_zeros((row_count, self.padded_size), np.int64)
+        self._rounds_done = self._rounds_generated = 0
+        buffers_shape = machines, self.padded_size // CHUNK_WORDS, len(self._coefficients[0]) * CHUNK_WORDS
+        self._buffers = aligned_zeros(buffers_shape, np.float64)
 
     def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise of round t; rounds must increase."""
         if t <= self._rounds_done:
             raise ValueError(f"the noise of round {t} was drawn before, and rounds must increase")
-        for k in range(self._rounds_done + 1, t + 1):
-            self._generate(noised, message, k)
+        while self._rounds_generated < t:
+            self._generate()
         self._rounds_done = t
+        np.add(message, self._noise[t - 1 - self._rounds_generated], out=noised)
 
-    def _generate(self, noised: IntArray, message: IntArray, t: int) -> None:
-        if self.participants is None:
-            machines, counts = self._all_machines, np.full(len(self._all_machines), t)
-        else:
-            machines, counts = self.participants.participants(t)
-        strategy, noise = self.correlation, (self._noise, self.correlation.is_cumulative, self._buffers)
-        streams = self.key, self.stream, self.first_machine, machines, counts
+    def _generate(self) -> None:
+        """Generate the noise of the next rounds, as many as `_noise` has rows or the run has left."""
+        t, strategy = self._rounds_generated + 1, self.correlation
+        last = self.participants.last_known_round(t) if self.participants else strategy.rounds
+        rounds = range(t, min(t + len(self._noise), last + 1))
+        counts = np.zeros((len(rounds), len(self.std_units)), np.int64)
+        for row, k in zip(counts, rounds, strict=True):
+            if self.participants is None:
+                row[:] = k
+            else:
+                participants, row_counts = self.participants.participants(k)
+                row[participants] = row_counts
+        noise = self._noise[-len(rounds) :], strategy.is_cumulative, self._buffers
+        streams = self.key, self.stream, self.first_machine, counts
         stds = self.std_units, self.dither_thresholds
-        coefficients = strategy.column_norms, strategy.weights, strategy.decays
-        add_correlated_noise(noised, message, *noise, *streams, *stds, *coefficients)
+        generate_correlated_noise(*noise, *streams, *stds, strategy.column_norms, *self._coefficients)
+        self._rounds_generated = rounds[-1]
 
 
 @dataclass(eq=False, repr=False)
