@@ -148,16 +148,14 @@ class MpiCommunicator(Communicator):
     def reduce(self, send: IntArray, receive: IntArray | None) -> IntArray | None:
         if self.size == 1:
             return send
-        if self.size == 2:
-            # With MPICH, a third of the time of Reduce on one node
-            if self.rank == 1 or receive is None:
-                self._comm.Send(send, 0)
-                return None
-            self._comm.Recv(receive, 1)
-            receive += send
-            return receive
-        buffer = None if receive is None else receive.view(np.uint64)
-        self._comm.Reduce(send.view(np.uint64), buffer, self._mpi.SUM, root=0)
+        send, buffer = send.view(np.uint64), None if receive is None else receive.view(np.uint64)
+        if self.size > 2:
+            self._comm.Reduce(send, buffer, self._mpi.SUM, root=0)
+        elif self.rank == 1:
+            self._comm.Send(send, 0)
+        elif buffer is not None:  # With MPICH, a third of the time of Reduce on one node
+            self._comm.Recv(buffer, 1)
+            buffer += send
         return receive if self.rank == 0 else None
 
     def barrier(self) -> None:

@@ -60,8 +60,8 @@ def _add_round_noise(  # type: ignore[no-untyped-def]
 ):
     """Add one machine's correlated noise of one round to a chunk of ``noise``; update its buffers."""
     for i in range(CHUNK_WORDS):
-        correlated = fresh_noise[i] - column_norm * _weighted_sum(weights, buffers, i)
-        rounded = (correlated + ROUNDING_ADDEND) - ROUNDING_ADDEND
+        rounded = fresh_noise[i] - column_norm * _weighted_sum(weights, buffers, i)
+        rounded = (rounded + ROUNDING_ADDEND) - ROUNDING_ADDEND
         if is_dithered:
             rounded += np.float64(dither[i])
         noise[i] += round_to_integer(rounded)
@@ -77,9 +77,8 @@ def generate_correlated_noise(  # type: ignore[no-untyped-def]
 
     If ``is_cumulative``, a row is also the sum over rounds, from the previous last row on. ``buffers``, shape
     (machines, chunks, k * CHUNK_WORDS), hold earlier draws and are updated. ``participation_counts``, shape
-    (rounds, machines), are 0 for machines that do not take part; ``std_units`` and ``dither_thresholds`` are
-    each machine's std and largest std without dither in grid units; ``column_norms`` and the tuples
-    ``weights`` and ``decays`` are those of a `Correlation`.
+    (rounds, machines), are 0 for absent machines; ``std_units`` and ``dither_thresholds`` are as in
+    `CorrelatedNoiseSource`, ``column_norms`` and the tuples ``weights`` and ``decays`` of a `Correlation`.
     """
     arrays = allocate_chunk_arrays()
     keystream, _, squared_radii, _, dither = arrays
@@ -87,9 +86,7 @@ def generate_correlated_noise(  # type: ignore[no-untyped-def]
     rounds, machines = participation_counts.shape
     for chunk in range(noise.shape[1] // CHUNK_WORDS):
         part = slice(chunk * CHUNK_WORDS, (chunk + 1) * CHUNK_WORDS)
-        last = noise[-1, part]
-        for j in range(CHUNK_WORDS):
-            total[j] = last[j] if is_cumulative else 0
+        total[:] = noise[-1, part]
         for i in range(machines):
             for row in range(rounds):  # the machine's buffers stay in the first-level cache
                 noise_part = noise[row, part]
@@ -118,7 +115,7 @@ class CorrelatedNoiseSource:
     """Source of correlated noise of consecutive machines; skipped rounds are drawn again.
 
     The noise of several rounds is generated at once, while each machine's buffers are in the cache.
-    `std_units` and `dither_thresholds`, shape (machines,), are in grid units; `participants`: None for all.
+    `std_units` and `dither_thresholds` (largest std without dither), shape (machines,), are in grid units.
     """
 
     correlation: Correlation
@@ -128,19 +125,19 @@ class CorrelatedNoiseSource:
     std_units: FloatArray
     dither_thresholds: FloatArray
     padded_size: int
-    participants: Any = None
+    participants: Any = None  # `RoundParticipants`, or None for all machines
 
     def __post_init__(self) -> None:
-        machines, weights, decays = len(self.std_units), self.correlation.weights, self.correlation.decays
-        # Without buffers, one of weight 0. The kernel is compiled for their number.
-        self._coefficients = tuple(weights.tolist()) or (0.0,), tuple(decays.tolist()) or (0.0,)
-        row_count = min(LOOK_AHEAD_ROUNDS, machines * len(weights))  # no more memory than that of the buffers
-        row_count = max(1, min(row_count, LOOK_AHEAD_DRAWS // max(1, machines * self.padded_size)))
-        # The last row is that of round `_rounds_generated`.
-        self._noise = aligned_zeros((row_count, self.padded_size), np.int64)
+        machines, size, strategy = len(self.std_units), self.padded_size, self.correlation
+        # The kernel is compiled for the number of buffers: without any, for one of weight 0.
+        coefficients = strategy.weights, strategy.decays
+        self._weights, self._decays = (tuple(values.tolist() or [0.0]) for values in coefficients)
+        chunks, buffer_words = size // CHUNK_WORDS, len(self._weights) * CHUNK_WORDS
+        self._buffers = aligned_zeros((machines, chunks, buffer_words), np.float64)
+        # The rows take no more memory than the buffers. The last one is that of round `_rounds_generated`.
+        rows = min(LOOK_AHEAD_ROUNDS, self._buffers.size // size, LOOK_AHEAD_DRAWS // (machines * size or 1))
+        self._noise = aligned_zeros((max(1, rows), size), np.int64)
         self._rounds_done = self._rounds_generated = 0
-        buffers_shape = machines, self.padded_size // CHUNK_WORDS, len(self._coefficients[0]) * CHUNK_WORDS
-        self._buffers = aligned_zeros(buffers_shape, np.float64)
 
     def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the noise of round t; rounds must increase."""
@@ -158,15 +155,13 @@ class CorrelatedNoiseSource:
         rounds = range(t, min(t + len(self._noise), last + 1))
         counts = np.zeros((len(rounds), len(self.std_units)), np.int64)
         for row, k in zip(counts, rounds, strict=True):
-            if self.participants is None:
-                row[:] = k
-            else:
-                participants, row_counts = self.participants.participants(k)
-                row[participants] = row_counts
-        noise = self._noise[-len(rounds) :], strategy.is_cumulative, self._buffers
-        streams = self.key, self.stream, self.first_machine, counts
-        stds = self.std_units, self.dither_thresholds
-        generate_correlated_noise(*noise, *streams, *stds, strategy.column_norms, *self._coefficients)
+            hosted, row_counts = self.participants.participants(k) if self.participants else (..., k)
+            row[hosted] = row_counts
+        generate_correlated_noise(
+            self._noise[-len(rounds) :], strategy.is_cumulative, self._buffers,
+            self.key, self.stream, self.first_machine, counts, self.std_units, self.dither_thresholds,
+            strategy.column_norms, self._weights, self._decays,
+        )  # fmt: skip
         self._rounds_generated = rounds[-1]
 
 
