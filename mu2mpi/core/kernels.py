@@ -6,6 +6,7 @@ Products and sums may be fused (FMA). A `reduction_kernel` may reorder sums, by 
 import contextlib
 import glob
 import hashlib
+import importlib
 import inspect
 import math
 import os
@@ -25,6 +26,7 @@ import numpy as np
 from numba.core import caching, entrypoints
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 _CACHE_LINE_BYTES = 64  # A 512-bit vector across two lines takes twice as long to load.
@@ -62,8 +64,7 @@ def initialise_compiler() -> None:
 @cache
 def _define_symbols() -> None:
     """Define the symbols that compiled kernels link: a tenth of the time to initialise the compiler."""
-    from numba.cpython import hashing  # noqa: F401
-
+    importlib.import_module("numba.cpython.hashing")
     rtsys.initialize(cpu_target.target_context)
     entrypoints.init_all()  # numba's extensions
 
@@ -218,12 +219,20 @@ def round_to_integer(value):  # type: ignore[no-untyped-def]
     return float_to_bits(value + ROUNDING_ADDEND) - np.int64(_ROUNDING_ADDEND_BITS)
 
 
-@inline
-def aligned_empty(size):  # type: ignore[no-untyped-def]
-    """Uninitialised float64 array of shape (size,), aligned to a cache line; callable in kernels."""
-    buffer = np.empty(size + _CACHE_LINE_BYTES // 8 - 1)
-    skip = -buffer.ctypes.data % _CACHE_LINE_BYTES // 8
-    return buffer[skip : skip + size]
+@intrinsic
+def aligned_empty(_, size, dtype=None):  # type: ignore[no-untyped-def]
+    """Uninitialised array of `size` float64, or `dtype` of 8 bytes, aligned to a cache line; for kernels."""
+    array_type = (dtype.dtype if dtype else numba.float64)[::1]
+
+    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        # Compiles in a tenth of the time of `np.empty` with a slice and a view.
+        array, n = context.make_array(array_type)(context, builder), arguments[0]
+        memory = context.nrt.meminfo_alloc_aligned(builder, builder.mul(n, n.type(8)), _CACHE_LINE_BYTES)
+        data = builder.bitcast(context.nrt.meminfo_data(builder, memory), array.data.type)
+        importlib.import_module("numba.np.arrayobj").populate_array(array, data, [n], [n.type(8)], 8, memory)
+        return array._getvalue()
+
+    return array_type(numba.intp, dtype or numba.types.Omitted(None)), generate
 
 
 def aligned_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:

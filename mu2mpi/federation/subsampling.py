@@ -23,7 +23,7 @@ def _fill_keystream(keystream, key, chunk, machine, t):  # type: ignore[no-untyp
 
 @kernel
 def _poisson_indices(key, machines, rounds, sizes, n, inclusion_threshold):  # type: ignore[no-untyped-def]
-    keystream = aligned_empty(CHUNK_WORDS).view(np.uint64)
+    keystream = aligned_empty(CHUNK_WORDS, np.uint64)
     indices, count = np.empty(4 * CHUNK_WORDS, np.int64), 0
     for batch in range(sizes.size):
         before = count
@@ -54,7 +54,7 @@ def _multiply_high(a, b):  # type: ignore[no-untyped-def]
 @kernel
 def _replacement_indices(key, machines, rounds, indices, n, rejection_threshold):  # type: ignore[no-untyped-def]
     """Fill `indices` with uniform integers below n; a word whose product with n is too small is redrawn."""
-    keystream = aligned_empty(CHUNK_WORDS).view(np.uint64)
+    keystream = aligned_empty(CHUNK_WORDS, np.uint64)
     for batch in range(indices.shape[0]):
         position = 0
         for draw in range(indices.shape[1]):

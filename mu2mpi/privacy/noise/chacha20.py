@@ -1,6 +1,7 @@
 """ChaCha20 block function of RFC 8439, vectorised over blocks (one block per SIMD lane).
 
-Sums and shifts are cast to uint32 immediately, because numba widens them to 64 bits.
+Sums and shifts are cast to uint32 immediately, because numba widens them to 64 bits; so are rotations,
+because numba would compile a function for each literal.
 """
 
 from numba import uint32
@@ -12,7 +13,7 @@ KEYSTREAM_BLOCKS = 32  # blocks of sixteen 32-bit words per call of `fill_keystr
 
 @inline
 def _rotate_left(value, bits):  # type: ignore[no-untyped-def]
-    return uint32(uint32(value << uint32(bits)) | uint32(value >> uint32(32 - bits)))
+    return uint32(uint32(value << bits) | uint32(value >> (uint32(32) - bits)))
 
 
 @inline
@@ -29,10 +30,10 @@ def _add_xor_rotate(a, b, d, bits):  # type: ignore[no-untyped-def]
 
 @inline
 def _quarter_rounds(a, b, c, d):  # type: ignore[no-untyped-def]
-    a, d = _add_xor_rotate(a, b, d, 16)
-    c, b = _add_xor_rotate(c, d, b, 12)
-    a, d = _add_xor_rotate(a, b, d, 8)
-    c, b = _add_xor_rotate(c, d, b, 7)
+    a, d = _add_xor_rotate(a, b, d, uint32(16))
+    c, b = _add_xor_rotate(c, d, b, uint32(12))
+    a, d = _add_xor_rotate(a, b, d, uint32(8))
+    c, b = _add_xor_rotate(c, d, b, uint32(7))
     return a, b, c, d
 
 

@@ -49,10 +49,9 @@ CHUNK_WORDS = 2 * CHUNK_PAIRS  # normals, and 64-bit words, per call of the keys
 @inline
 def allocate_chunk_arrays():  # type: ignore[no-untyped-def]
     """Allocate the arrays that `fill_normal_pairs` fills: its first five arguments."""
-    keystream, extension = aligned_empty(CHUNK_WORDS), aligned_empty(CHUNK_WORDS)
-    dither, squared_radii = aligned_empty(CHUNK_WORDS), aligned_empty(CHUNK_PAIRS)
-    words = keystream.view(np.uint64), extension.view(np.uint64)
-    return *words, squared_radii, aligned_empty(CHUNK_PAIRS), dither.view(np.int64)
+    words = aligned_empty(CHUNK_WORDS, np.uint64), aligned_empty(CHUNK_WORDS, np.uint64)
+    dither = aligned_empty(CHUNK_WORDS, np.int64)
+    return *words, aligned_empty(CHUNK_PAIRS), aligned_empty(CHUNK_PAIRS), dither
 
 
 @inline
