@@ -29,9 +29,12 @@ def take_step(dual, w, x, x_next, message_sum, step_factor, radius, averaging_we
     for start in range(0, w.size, COORDINATES_PER_NORM_BLOCK):
         stop = start + COORDINATES_PER_NORM_BLOCK
         squared += _subtract_scaled(dual[start:stop], message_sum[start:stop], step_factor)
+        if dual.ctypes.data != w.ctypes.data:  # A loop over arrays that may be the same is not vectorised.
+            for j in range(start, min(stop, w.size)):
+                w[j] = dual[j]
     factor = projection_factor(squared, radius)
     for j in range(w.size):
-        w[j] = dual[j] * factor
+        w[j] *= factor
         x_next[j] = (1.0 - averaging_weight) * x[j] + averaging_weight * w[j]
 
 
