@@ -2,8 +2,9 @@
 
 import enum
 import math
+from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
 
 import numpy as np
@@ -13,7 +14,7 @@ from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.core.rank_report import write_progress
 from mu2mpi.execution import environment
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, compare_with_theory
-from mu2mpi.execution.evaluation_schedule import plan_evaluations
+from mu2mpi.execution.evaluation_schedule import plan_evaluations, run_cost_ns
 from mu2mpi.execution.plan import Plan, RunKeys
 from mu2mpi.execution.warmup import compile_kernels
 from mu2mpi.federation.collectives import (
@@ -22,6 +23,7 @@ from mu2mpi.federation.collectives import (
     gather_increment_stats,
     reduce_message_sum,
 )
+from mu2mpi.federation.round_loop import make_round_loop
 from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.federation.timer import Timer
@@ -33,6 +35,7 @@ from mu2mpi.results.result import Result
 DECISION_INTERVAL_SECONDS = 0.2  # Approximate interval at which ranks agree on whether to save or to stop
 MAX_STRIDE_GROWTH = 4  # Largest growth of the rounds between decisions, as rounds may slow down
 REPORT_INTERVAL_SECONDS = 2.0  # Least interval at which rank 0 reports its progress to `mu2mpi launch`
+MAX_CALL_NS = 20e6  # Estimated time of the rounds of one call, in which Python handles no signal
 FIRST_CHECKPOINT_SECONDS = 5.0  # Wait before the first checkpoint; doubles up to the regular interval
 
 
@@ -44,8 +47,11 @@ class CheckpointAction(enum.Enum):
     SAVE_AND_STOP = enum.auto()
 
 
+@dataclass
 class CheckpointPolicy:
     """Base class of checkpoint rules: whether to save or stop between rounds; by default never."""
+
+    decision_round: int = 0  # `decide` need not be called before it
 
     def decide(self, t: int) -> CheckpointAction:
         """Return the action before round t, equal on every rank; collective."""
@@ -63,7 +69,7 @@ class PeriodicCheckpoints(CheckpointPolicy):
     ) -> None:
         self._communicator, self._stop_requested = communicator, stop_requested
         self._save_interval, self._max_save_interval = min(FIRST_CHECKPOINT_SECONDS, interval), interval
-        self._decision_round, self._decision_stride = 0, 1  # next round with a decision, rounds between two
+        self.decision_round, self._decision_stride = 0, 1  # next round with a decision, rounds between two
         self._last_decision_time = self._last_save_time = self._last_report_time = monotonic()
         self.start_round = 0  # first round of this start
         self.round_seconds = 0.0  # recent duration of a round
@@ -71,7 +77,7 @@ class PeriodicCheckpoints(CheckpointPolicy):
 
     def decide(self, t: int) -> CheckpointAction:
         """Return the action before round t; ranks decide every `DECISION_INTERVAL_SECONDS`. Collective."""
-        if t < self._decision_round:
+        if t < self.decision_round:
             return CheckpointAction.CONTINUE
         now = monotonic()
         self.start_round = self.start_round or t
@@ -86,7 +92,7 @@ class PeriodicCheckpoints(CheckpointPolicy):
         by_clock = [is_due, stride] if self._communicator.rank == 0 else [0, 0]
         votes = np.array([self._stop_requested(), *by_clock], dtype=np.int64)
         stop, save, self._decision_stride = self._communicator.allreduce(votes, self._reduce_buffer).tolist()
-        self._last_decision_time, self._decision_round = now, t + self._decision_stride
+        self._last_decision_time, self.decision_round = now, t + self._decision_stride
         if save:
             self._last_save_time = now
             self._save_interval = min(2 * self._save_interval, self._max_save_interval)
@@ -144,7 +150,7 @@ class Simulation:
         try:
             local.on_start(RunStart("", self.experiment, constants, self.rounds_done, communicator.size))
             local.raise_failure(communicator)
-            self._run_rounds(local, checkpoint_policy or CheckpointPolicy())
+            self._run_rounds(local, checkpoint_policy or CheckpointPolicy(constants.rounds))
         finally:
             local.on_close()
         statistics = self._gather_increment_stats()
@@ -189,29 +195,42 @@ class Simulation:
     def _run_rounds(self, callbacks: CallbackList, checkpoint_policy: CheckpointPolicy) -> None:
         """Run the remaining rounds of the simulation; rank 0 records the evaluations."""
         server, machines, timer, rounds = self.server, self.machines, self.timer, self.constants.rounds
-        evaluation_rounds = frozenset(self.evaluations.rounds.tolist())
+        evaluation_rounds = [*self.evaluations.rounds.tolist(), rounds]
+        loop = make_round_loop(server, machines)
+        max_rounds = 1 + int(MAX_CALL_NS * rounds / run_cost_ns(self.constants))
         self.communicator.barrier()
         started = perf_counter() - self._elapsed_before
         timer.restart()
-        for t in range(self.rounds_done + 1, rounds + 1):
+        while (t := self.rounds_done + 1) <= rounds:
             # 1. All ranks agree on whether to save a checkpoint or to stop.
             action = checkpoint_policy.decide(t)
             if action is not CheckpointAction.CONTINUE:
                 checkpoint_policy.save(action, self.gather_checkpoint(perf_counter() - started))
-            # 2. The query point x_t, and the model x to evaluate: x_t or the average of iterates.
-            query_point, x = server.iterates.x, server.iterates.record_query_point(t)
-            # 3. Machines read the samples of the next rounds.
+            # 2. Machines read the samples of the next rounds.
             if t not in machines.samples.rounds:
                 timer.record("compute")
                 machines.read_samples(t)
+                loop = make_round_loop(server, machines)
                 timer.record("data")
-            # 4. Machines send noised messages, and the server takes its step to x_{t+1}.
+            # 3. A lone rank runs the rounds until the next decision, read or evaluation in one call.
+            next_evaluation = evaluation_rounds[bisect_left(evaluation_rounds, t)]
+            if loop is not None and t < next_evaluation:
+                stop = min(t + max_rounds, next_evaluation, machines.samples.rounds.stop)
+                group = range(t, min(stop, max(t + 1, checkpoint_policy.decision_round)))
+                loop(group, timer)
+                self.rounds_done = group[-1]
+                for k in group:
+                    callbacks.on_round(k)
+                continue
+            # 4. The query point x_t, and the model x to evaluate: x_t or the average of iterates.
+            query_point, x = server.iterates.x, server.iterates.record_query_point(t)
+            # 5. Machines send noised messages, and the server takes its step to x_{t+1}.
             server.run_round(t, machines, timer)
             timer.end_round(t)
             self.rounds_done = t
             callbacks.on_round(t)
-            # 5. Evaluate on the test set.
-            if t in evaluation_rounds:
+            # 6. Evaluate on the test set.
+            if t == next_evaluation:
                 loss_and_score = self.evaluator.evaluate(x, on_full_test_set=t == rounds)
                 error = self._gradient_estimate_error(t, query_point)
                 timer.record("evaluation")

@@ -18,6 +18,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import KernelCache
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.iterates import Iterates
+from mu2mpi.federation.round_loop import run_rounds
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.model.linear import sum_losses
@@ -84,14 +85,18 @@ def kernel_compilers(
     signed_noise = partial(add_signed_noise, noised, key, counts, counts, scales, scales, 1)
     mechanism = replace(constants.mechanism, sigma=constants.mechanism.grid_spacing)
     small_constants = constants.with_problem(model_rows=2, features=2)
+    data, noise, no_rounds = (features, labels, scales, 1.0), (key, 0, 0, 1), np.empty((0, 3))
+    sums, no_bounds = (message, q, noised, q), np.empty((0, 2), np.int64)
+    loop = 1, (0, 0, 0), True, *sums, x, x, x, data, (1.0, 1.0, 1), noise, 1.0, no_bounds, no_rounds
     calls: list[Callable[[], object]] = [
         lambda: mechanism.noise_source(key, (MACHINE_STREAM, 0, 1), 1.0, noised.size)(noised, message, 1),
         *([signed_noise] if problem.per_machine_plan else []),
-        lambda: add_samples(q, x, x, features, labels, scales, 1.0, 0, 1, 1, 1.0, 1.0, 1),
-        lambda: losses(x, features, labels, scales, 1.0),
+        lambda: add_samples(q, x, x, *data, 0, 1, 1, 1.0, 1.0, 1),
+        lambda: losses(x, *data),
         lambda: loss_function.loss_and_gradient(x, x, np.zeros(2, label_type)),
         lambda: Iterates(small_constants).step(1, np.zeros_like(q)),
         *([lambda: add_rank_masks(noised, key, bytes(16), 0, 2)] if has_masks else []),
+        *([partial(run_rounds, *loop)] if constants.has_plain_step else []),
     ]
     return [partial(_warm_up, call, loss_function) for call in calls]
 

@@ -58,7 +58,7 @@ class Iterates:
         shape = (problem.model_rows, problem.features)
         self._step_size, self._grid_spacing = constants.step_size, constants.mechanism.grid_spacing
         self._total_weight, self._batch_size = constants.machine_weight_sum, constants.batching.batch_size
-        self._averaging_weight, self._radius = constants.query_point.averaging_weight, problem.radius
+        self.averaging_weight, self.radius = constants.query_point.averaging_weight, problem.radius
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.x_mean = aligned_zeros(shape, np.float64) if constants.first_averaged_round else None
         self.optimizer_state = {name: aligned_zeros(shape, np.float64) for name in constants.state_names}
@@ -87,8 +87,11 @@ class Iterates:
     def step(self, t: int, noised_sum: IntArray) -> None:
         """Take the method's server step from round t to t + 1, given the noised sum in grid units."""
         self.noised_sum = noised_sum
-        step_factor = self._step_size(t) * self._grid_spacing / (self._total_weight * self._batch_size(t))
-        self.constants.take_server_step(self, t, noised_sum, step_factor)
+        self.constants.take_server_step(self, t, noised_sum, self.step_factor(t))
+
+    def step_factor(self, t: int) -> float:
+        """Return the factor of the sum of messages, in grid units, in the step of round t."""
+        return self._step_size(t) * self._grid_spacing / (self._total_weight * self._batch_size(t))
 
     def apply_regulariser(self, t: int, w: FloatArray | None = None, step_factor: float = 1.0) -> None:
         """Subtract the regulariser's gradient l2 x_t, times the step size, from w or self.w, in place."""
@@ -109,8 +112,8 @@ class Iterates:
         For dual averaging, `dual` is another array, the sum of all steps, from which the step is subtracted.
         """
         w = self.w if w is None else w
-        points, weight = (w, self.x, self.x_previous), self._averaging_weight(t + 1)
-        take_step(w if dual is None else dual, *points, message_sum, step_factor, self._radius, weight)
+        points, weight = (w, self.x, self.x_previous), self.averaging_weight(t + 1)
+        take_step(w if dual is None else dual, *points, message_sum, step_factor, self.radius, weight)
         self.swap_query_points()
 
     def swap_query_points(self) -> None:

@@ -14,6 +14,7 @@ from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.model.linear import SAMPLES_PER_BLOCK
 from mu2mpi.privacy.mechanisms.mechanism import per_machine_noise_source
+from mu2mpi.privacy.noise.noise_source import NoiseSource
 from mu2mpi.privacy.noise.noise_stream import AGGREGATE_STREAM, MACHINE_STREAM, padded_zeros
 
 
@@ -37,7 +38,7 @@ class HostedSamples:
     def _round_ends(self) -> list[int]:  # integers of Python are faster to look up than those of an array
         return [0, *np.cumsum(self.batch_sizes.sum(axis=1)).tolist()]
 
-    @property
+    @cached_property
     def are_full_batches(self) -> bool:
         """Whether every round uses all hosted samples, which are then stored once."""
         return self._round_ends[-1] > len(self.labels)
@@ -78,6 +79,8 @@ class Machines:
         Samples read last.
     largest_squared_norm, clipped_count : float, int
         Largest squared norm of an increment before clipping, and number of clipped increments.
+    noise_source, flat_noised, noised : NoiseSource or None, ndarray of int64
+        Noise of the machines, if they hold its key, and a buffer for the noised sum.
     """
 
     def __init__(
@@ -87,33 +90,34 @@ class Machines:
         self.constants = constants
         self.first_machine, self.count = hosted_machines.start, len(hosted_machines)
         self.samples, self._reader = _NO_SAMPLES, reader
-        self._increment_kernel = constants.estimator.compile_kernel(problem.loss, problem.model_rows)
-        self._is_cumulative = constants.estimator.is_cumulative
-        self._reduced_clip_norm, self._grid_spacing = constants.reduced_clip_norm, mechanism.grid_spacing
-        self._per_machine_clip_norms = constants.per_machine_clip_norms(hosted_machines)
+        self.increment_kernel = constants.estimator.compile_kernel(problem.loss, problem.model_rows)
+        self.is_cumulative = constants.estimator.is_cumulative
+        self.clipping = constants.reduced_clip_norm, mechanism.grid_spacing  # unless machines differ:
+        self.per_machine_clip_norms = constants.per_machine_clip_norms(hosted_machines)
         # With aggregate noise, the host of the first machine draws for all.
         is_noisy = (plan or mechanism).is_noisy and self.count > 0
         self._adds_noise = is_noisy and not (problem.uses_aggregate_noise and self.first_machine > 0)
         self._class_counts = np.zeros((self.count, counted_classes(constants)), dtype=np.int64)
         # For two machines, a block costs more by its empty rows than it saves.
-        self._samples_per_block = SAMPLES_PER_BLOCK if problem.machines > 2 else 1
+        self.block_size = SAMPLES_PER_BLOCK if problem.machines > 2 else 1
         self.key = key
         self.flat_message_sum, self.message_sum = padded_zeros((problem.model_rows, problem.features))
         self.largest_squared_norm, self.clipped_count = 0.0, 0
-        self._flat_message, self._message = padded_zeros(self.message_sum.shape)
+        self.flat_noised, self.noised = padded_zeros(self.message_sum.shape)
+        self.noise_source: NoiseSource | None = None
         if not (self._adds_noise and key is not None):
             return
         size = self.flat_message_sum.size
         if plan is not None:
             index = plan.mechanism_index[hosted_machines.start : hosted_machines.stop]
             participants = RoundParticipants(plan.participation, hosted_machines)
-            machines = self.first_machine, participants, self._is_cumulative
-            self._add_noise = per_machine_noise_source(plan.mechanisms, index, key, *machines, size)
+            machines = self.first_machine, participants, self.is_cumulative
+            self.noise_source = per_machine_noise_source(plan.mechanisms, index, key, *machines, size)
         elif problem.uses_aggregate_noise:
-            self._add_noise = mechanism.noise_source(key, (AGGREGATE_STREAM, 0, 1), problem.machines, size)
+            self.noise_source = mechanism.noise_source(key, (AGGREGATE_STREAM, 0, 1), problem.machines, size)
         else:
             stream = (MACHINE_STREAM, self.first_machine, self.count)
-            self._add_noise = mechanism.noise_source(key, stream, 1 / problem.noise_shares, size)
+            self.noise_source = mechanism.noise_source(key, stream, 1 / problem.noise_shares, size)
 
     def read_samples(self, t: int) -> HostedSamples:
         """Return the hosted samples of some rounds that include t, read from the source if not in memory."""
@@ -141,23 +145,26 @@ class Machines:
         """Set the message sum to that of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""
         samples = self.read_samples(t)
         kernel_arrays = x, x_previous, samples.features, samples.labels, samples.feature_scales, samples.bias
-        batches: Iterable[Any] = [(samples.round_bounds(t), self._reduced_clip_norm, self._grid_spacing)]
-        if (clip_norms := self._per_machine_clip_norms) is not None:
+        batches: Iterable[Any] = [(samples.round_bounds(t), *self.clipping)]
+        if (clip_norms := self.per_machine_clip_norms) is not None:
             batches = ((bounds, *clip_norms[machine]) for machine, *bounds in samples.batch_bounds(t))
-        if not self._is_cumulative:
+        if not self.is_cumulative:
             self.message_sum[...] = 0
         for (start, stop), *clipping in batches:
             if start < stop:
-                position = start, stop, t, *clipping, self._samples_per_block
-                largest, clipped = self._increment_kernel(self.message_sum, *kernel_arrays, *position)
-                self.largest_squared_norm = max(self.largest_squared_norm, largest)
-                self.clipped_count += clipped
+                position = start, stop, t, *clipping, self.block_size
+                self.record_increments(*self.increment_kernel(self.message_sum, *kernel_arrays, *position))
+
+    def record_increments(self, largest_squared_norm: float, clipped_count: int) -> None:
+        """Add the results of an increment kernel to those of all rounds."""
+        self.largest_squared_norm = max(self.largest_squared_norm, largest_squared_norm)
+        self.clipped_count += clipped_count
 
     def noised_message(self, t: int) -> IntArray:
         """Return the sum of machines' noised messages q_{t,i} + Y_{t,i}, in a buffer that is reused."""
         if not self._adds_noise:
             return self.message_sum
-        if self.key is None:
+        if self.noise_source is None:
             raise RuntimeError("these machines hold no noise key")
-        self._add_noise(self._flat_message, self.flat_message_sum, t)
-        return self._message
+        self.noise_source(self.flat_noised, self.flat_message_sum, t)
+        return self.noised

@@ -27,6 +27,7 @@ class RunConstants:
     eta: float  # learning rate
     step_size: Callable[[int], float]  # factor of the averaged message of round t
     take_server_step: Callable[..., None]  # server step, as `Method.step`
+    has_plain_step: bool = False  # whether the server step is `Iterates.projected_step` alone
     state_names: tuple[str, ...] = ()  # names of the arrays of the step beside w, x and x_previous
     iterates_reveal_messages: bool  # whether a step within the ball is the scaled message
     first_averaged_round: int | None  # the output averages query points from this round on; None: the last

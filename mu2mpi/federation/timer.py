@@ -34,6 +34,13 @@ class Timer:
         self.phase_seconds[phase] += now - self._last_time
         self._last_time = now
 
+    def record_rounds(self, noise_seconds: float, step_seconds: float) -> None:
+        """Record rounds without communication since the last record: noise, steps, and else computation."""
+        self.record("compute")
+        self.phase_seconds["compute"] -= noise_seconds + step_seconds
+        self.phase_seconds["noise"] += noise_seconds
+        self.phase_seconds["step"] += step_seconds
+
     def end_round(self, t: int) -> None:
         """Store the communication seconds of round t, if it is one of the sampled rounds."""
         # Multiples of the golden ratio fill the unit interval evenly, in step with no rhythm of the rounds.

@@ -259,6 +259,7 @@ class Method(ABC):
             eta=eta,
             step_size=partial(self.step_size, eta, batching.rounds),
             take_server_step=self.step,
+            has_plain_step=type(self).step is Method.step and not problem.l2,
             state_names=self.state_names(problem.method_options),
             iterates_reveal_messages=self.iterates_reveal_messages(problem.method_options),
             first_averaged_round=self.first_averaged_round(batching.rounds, problem.method_options),

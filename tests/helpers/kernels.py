@@ -22,7 +22,7 @@ from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 from mu2mpi.privacy.noise.noise_stream import CHUNK_WORDS, SERVER_STREAM, add_signed_noise
 
 FEATURE_TYPES = np.uint8, np.float32, np.float64
-NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS = range(6)
+NOISE, MACHINE, LOSS, PRODUCTS, STEP, MASKS, ROUNDS = range(7)
 """Places in the list of `kernel_compilers`."""
 
 METHODS = "mu2-sgd", "anytime-dp-mf"
@@ -80,6 +80,7 @@ PARTS: list[tuple[Callable[..., object], tuple[object, ...]]] = [
     (_binomial, ()),
     (_of_run, (MASKS, "mu2-sgd", (np.uint8,))),
     (_of_run, (LOSS,)),
+    *((_of_run, (ROUNDS, "mu2-sgd", FEATURE_TYPES, loss)) for loss in ("softmax", "squared")),
     (_of_run, (PRODUCTS, "mu2-sgd", (np.uint8,))),
     (uneven_byte_evidence, (np.zeros(1, np.int64),)),
     (_of_any_problem, ()),

@@ -241,10 +241,7 @@ def test_shuffled_no_rank_but_0_receives_more_than_query_points(communicator, ma
     assert [name for name, _, _ in log] == ["Reduce", "Bcast"] * (ROUNDS - 1) + ["Reduce"]
     if communicator.rank != 0:
         assert (
-            simulation.server._noise_source
-            is simulation.server._message_sum
-            is simulation.server._key
-            is None
+            simulation.server.noise_source is simulation.server._message_sum is simulation.server._key is None
         )
         assert simulation.run_keys.noise is None
     sent = [before[0] for name, before, _ in log if name == "Reduce"]
@@ -266,7 +263,7 @@ def test_trusted_no_rank_but_0_receives_a_sum_without_noise(communicator, machin
     if communicator.rank != 0:
         # Nothing that this rank holds could remove the noise, or is a sum of others' increments.
         assert simulation.machines.key is simulation.run_keys.noise is None
-        assert simulation.server._noise_source is None
+        assert simulation.server.noise_source is None
         assert simulation.server._message_sum is None
         return
     iterates = [received[0] for name, _, received in log if name == "Bcast"]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mu2mpi.federation.run_constants import RunConstants
     from mu2mpi.federation.timer import Timer
     from mu2mpi.privacy.noise.masks import Masks
+    from mu2mpi.privacy.noise.noise_source import NoiseSource
 
 Key: TypeAlias = UInt32Array | None
 
@@ -19,6 +20,8 @@ Key: TypeAlias = UInt32Array | None
 class Server(TrustMode):
     """Server side of a trust mode on one rank: collects messages and steps from x_t to x_{t+1}."""
 
+    has_plain_rounds = False  # whether it runs alone, in rounds of increments, noise and a step
+    noise_source: "NoiseSource | None" = None  # noise of the server, if it is central
     masks: "Masks | None" = None  # masks of the rank's machines, if messages are masked
     unmasked_message: IntArray | None = None  # last message of the rank, before masking
 
@@ -32,6 +35,7 @@ class Server(TrustMode):
         self._communicator, self._key = communicator, key
         self._message_shape = (constants.problem.model_rows, constants.problem.features)
         self.set_up_rank()
+        self.has_plain_rounds = self.has_plain_rounds and communicator.size == 1 and not self.masks
 
     def set_up_rank(self) -> None:
         """Allocate this rank's message buffers and create its noise source."""

@@ -9,7 +9,6 @@ from mu2mpi.federation.servers.server import Server
 if TYPE_CHECKING:
     from mu2mpi.federation.machine import Machines
     from mu2mpi.federation.timer import Timer
-    from mu2mpi.privacy.noise.noise_source import NoiseSource
 
 
 @register
@@ -27,23 +26,20 @@ class TrustedServer(Server):
     trusted_parties = "the server, which sees sums over machines without noise, and the channels to it"
     is_central = True
     reveals_sums = reveals_messages = False
-    supports_partial_participation = True
+    supports_partial_participation = has_plain_rounds = True
 
     def set_up_rank(self) -> None:
         from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, padded_zeros
 
-        self._noise_source: NoiseSource | None = None
         self._message_sum: IntArray | None = None
         if self._communicator.rank == 0:
             self._flat_message_sum, self._message_sum = padded_zeros(self._message_shape)
-            self._flat_message, self._message = padded_zeros(self._message_shape)
+            self.flat_noised, self.noised = padded_zeros(self._message_shape)
             constants = self._constants
             if self._key is not None and constants.mechanism.is_noisy:
-                variance, size = constants.problem.variance_factor, self._flat_message_sum.size
-                arguments = variance, size, constants.dither_threshold
-                self._noise_source = constants.mechanism.noise_source(
-                    self._key, (SERVER_STREAM, 0, 1), *arguments
-                )
+                variance, size = constants.problem.variance_factor, self.flat_noised.size
+                noise = (SERVER_STREAM, 0, 1), variance, size, constants.dither_threshold
+                self.noise_source = constants.mechanism.noise_source(self._key, *noise)
 
     @classmethod
     def variance_factor(cls, machines: int, noise_shares: int) -> float:
@@ -75,10 +71,10 @@ class TrustedServer(Server):
 
     def _noised_sum(self, t: int, message_sum: IntArray, machines: "Machines") -> IntArray:
         """Return the sum of messages with the noise of round t; RuntimeError without a noise key."""
-        if self._noise_source is None:
+        if self.noise_source is None:
             raise RuntimeError("the server holds no noise key")
         # A lone rank gets its own array back.
         is_received = message_sum is self._message_sum
         flat_message_sum = self._flat_message_sum if is_received else machines.flat_message_sum
-        self._noise_source(self._flat_message, flat_message_sum, t)
-        return self._message
+        self.noise_source(self.flat_noised, flat_message_sum, t)
+        return self.noised

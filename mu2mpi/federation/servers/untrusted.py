@@ -22,7 +22,7 @@ class UntrustedServer(Server):
     summary = "every machine before it sends"
     adversary = "Whoever sees everything that leaves the machines, be it the server or another machine,"
     protects_sum_only = False
-    supports_partial_participation = True
+    supports_partial_participation = has_plain_rounds = True
 
     def set_up_rank(self) -> None:
         from mu2mpi.privacy.noise.noise_stream import padded_zeros

@@ -135,7 +135,7 @@ class Mechanism(ABC):
         bounds the std, in grid units, of correlated noise that is not dithered.
         """
         from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource
-        from mu2mpi.privacy.noise.noise_stream import add_noise
+        from mu2mpi.privacy.noise.noise_stream import IndependentNoiseSource
 
         factor = math.sqrt(variance_factor)
         if (correlation := self.correlation) is not None:
@@ -143,11 +143,9 @@ class Mechanism(ABC):
             stds = np.full(machines, factor * self.sigma / self.grid_spacing)
             max_stds = np.full(machines, min(max_std, self.dither_threshold))
             return CorrelatedNoiseSource(correlation, key, stream, first_machine, stds, max_stds, size)
-
-        def add_independent_noise(noised: IntArray, message: IntArray, t: int) -> None:
-            add_noise(noised, message, key, *streams, t, self.round_sigma(t) / self.grid_spacing * factor)
-
-        return add_independent_noise
+        return IndependentNoiseSource(
+            key, streams, lambda t: self.round_sigma(t) / self.grid_spacing * factor
+        )
 
     @property
     def sensitivity(self) -> float:

@@ -8,6 +8,8 @@ draws.
 
 import hashlib
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numba import int64, uint32, uint64
@@ -177,6 +179,19 @@ def add_noise(noised, message, key, stream, first_machine, machines, t, std_unit
                 _accumulate_noise(noised[part], squared_radii, keystream, std_units)
             if bits >= 0:
                 _add_dither(noised[part], dither, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentNoiseSource:
+    """Noise source of consecutive machines, or of the server: Gaussian and independent over rounds."""
+
+    key: Key
+    streams: StreamRange
+    std_units: Callable[[int], float]  # std of each draw of a round, in grid units
+
+    def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
+        """Set ``noised`` to ``message`` plus the noise of round t."""
+        add_noise(noised, message, self.key, *self.streams, t, self.std_units(t))
 
 
 @kernel
