@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -138,12 +139,12 @@ def group_runs(
 def group_by_settings(runs: Iterable[RunSummary], names: Sequence[str]) -> dict[GroupKey, list[RunSummary]]:
     """Group runs by the values of settings (or `ranks`), and sort the groups as tables do."""
 
-    def get_row(run: RunSummary) -> dict[str, Any]:
-        colluders, machines = run.experiment.colluders, run.experiment.machines or 1
+    def get_row(run: RunSummary) -> Mapping[str, Any]:
+        colluders, machines = run.settings["colluders"], run.experiment.machines or 1
         share = None if colluders is None else Fraction(colluders, machines)
-        row = {**run.table_row, **run.settings, COLLUDERS_SHARE: share}
-        is_rho_computed = {*PRIVACY_SETTINGS} <= {*names} and row["epsilon"] is not None
-        return row | ({"rho": None} if is_rho_computed else {})
+        is_rho_computed = {*PRIVACY_SETTINGS} <= {*names} and run.settings["epsilon"] is not None
+        derived = {COLLUDERS_SHARE: share, **({"rho": None} if is_rho_computed else {})}
+        return ChainMap(derived, run.settings, run.table_row)
 
     return group_by_columns(runs, names, get_row)
 

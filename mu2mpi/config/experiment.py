@@ -137,7 +137,8 @@ class Experiment(ExperimentOptions):
             return {name: fields[name].default if v is None else v for name, v in known.items()}
 
         copy, own = super().model_copy(update=updates(self)), self._component_options.items()
-        copy._component_options = {key: options.model_copy(update=updates(options)) for key, options in own}
+        changed = {key: options.model_copy(update=new) for key, options in own if (new := updates(options))}
+        copy._component_options = self._component_options | changed
         return copy
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

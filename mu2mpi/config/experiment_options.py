@@ -195,12 +195,12 @@ class ExperimentOptions(BaseModel):
 
 def option_fields() -> dict[str, FieldInfo]:
     """Return the pydantic fields of all options by name; a method's own options follow ``method``, etc."""
-    return _option_fields(tuple(chain(*map(_own_option_classes, COMPONENT_KINDS))))
+    return _option_fields(registered_options(*COMPONENT_KINDS.values()))
 
 
 @cache
-def _option_fields(option_classes: OptionClasses) -> dict[str, FieldInfo]:
-    """Return the fields of all options by name, cached by (name, option class) of sources, methods, ...."""
+def _option_fields(registered: tuple[Any, ...]) -> dict[str, FieldInfo]:
+    """Return the fields of all options by name, cached until a component is registered."""
     names = chain(ExperimentOptions.model_fields, *map(own_option_fields, COMPONENT_KINDS))
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InputError(f"an extension gives {', '.join(repeated)} a second meaning. Rename its option")
@@ -220,7 +220,7 @@ def _own_option_classes(option: str) -> OptionClasses:
 
 
 @cache
-def _option_classes(option: str, kind: str, registered: tuple[tuple[str, Any], ...]) -> OptionClasses:
+def _option_classes(option: str, kind: str, registered: tuple[Any, ...]) -> OptionClasses:
     """Return the pairs of `_own_option_classes`, cached until a component is registered."""
     classes = [(name, lookup(kind, name)) for name in known_names(kind)]
     return tuple((cls.option_syntax if option == "data" else name, cls.options) for name, cls in classes)

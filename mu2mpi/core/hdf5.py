@@ -17,6 +17,7 @@ from mu2mpi.core.errors import InputError
 HDF5_LOCKING_VARIABLE = "HDF5_USE_FILE_LOCKING"
 MAX_COMPACT_BYTES = 1024  # Largest array stored in its object header, which takes fewer bytes than a chunk
 METADATA_BLOCK_BYTES = 512  # Allocated at once; the unused end of a block stays in the file
+_NATIVE_TYPES = {np.dtype("f8"): h5t.NATIVE_DOUBLE, np.dtype("i8"): h5t.NATIVE_INT64}  # h5py builds them anew
 MAX_HEADER_ATTRIBUTES = 1 << 15  # Keeps attributes in object headers, which have checksums
 
 
@@ -117,9 +118,9 @@ def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str,
 
 def read_attributes(target: h5py.Group | h5py.Dataset, *names: str) -> dict[str, Any]:
     """HDF5 attributes by name, restricted to `names` if any are given, with byte strings decoded to str."""
-    stored = target.attrs
-    present = [name for name in names if name in stored] if names else stored
-    return {name: _read_attribute(target.id, name) for name in present}
+    group = target.id
+    present = [name for name in names if h5a.exists(group, name.encode())] if names else target.attrs
+    return {name: _read_attribute(group, name) for name in present}
 
 
 def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: Any) -> h5py.Dataset:
@@ -140,8 +141,12 @@ def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: A
 
 def _read_attribute(group: Any, name: str) -> Any:
     attribute = h5a.open(group, name.encode())
-    value = np.empty(attribute.shape, attribute.dtype)
-    attribute.read(value)
+    stored_type = attribute.get_type()
+    if isinstance(stored_type, h5t.TypeStringID) and stored_type.get_strpad() == h5t.STR_NULLPAD:
+        value = np.empty(attribute.shape, f"S{stored_type.get_size()}")
+    else:
+        value, stored_type = np.empty(attribute.shape, attribute.dtype), None
+    attribute.read(value, stored_type)
     content = value[()]
     return content.decode() if isinstance(content, bytes) else content
 
@@ -154,7 +159,7 @@ def open_group(file: h5py.Group, name: str) -> Any:
 def read_number(group: Any, name: str) -> float:
     """Numeric attribute of a group from `open_group`, as a float."""
     value = np.empty(())
-    h5a.open(group, name.encode()).read(value)
+    h5a.open(group, name.encode()).read(value, h5t.NATIVE_DOUBLE)
     return float(value)
 
 
@@ -170,5 +175,5 @@ def read_array(group: Any, name: str, dtype: type[np.generic] | None = None) -> 
     dataset = h5d.open(group, name.encode())
     values = np.empty(dataset.shape, dtype or dataset.dtype)
     if values.size:
-        dataset.read(h5s.ALL, h5s.ALL, values)
+        dataset.read(h5s.ALL, h5s.ALL, values, _NATIVE_TYPES.get(values.dtype))
     return values

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -114,9 +115,10 @@ def known_names(kind: str) -> list[str]:
     return list(dict.fromkeys([*_built_in_modules(kind), *_entry_points(kind), *_components[kind]]))
 
 
-def registered_options(kind: str) -> tuple[tuple[str, Any], ...]:
-    """Return name and class of own options of the imported components of a kind, a key for caches."""
-    return tuple((name, component.options) for name, component in _components[kind].items())
+def registered_options(*kinds: str) -> tuple[Any, ...]:
+    """Return names and classes of own options of the imported components of kinds, a key for caches."""
+    by_name = [_components[kind] for kind in kinds]
+    return (*chain(*by_name), *[component.options for each in by_name for component in each.values()])
 
 
 def component_summary(kind: str, name: str) -> str:

@@ -31,8 +31,8 @@ PRIVACY_ATTRIBUTES = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exac
 THEORY_ATTRIBUTES = (
     "excess_loss", "excess_loss_bound", "minimum_loss", "initial_gradient_norm", "final_gradient_norm",
 )  # fmt: skip
-# Columns of the history whose last entry is read for a summary
-FINAL_COLUMNS = ("test_loss", *SCORE_COLUMNS.values(), "samples", "gradient_evaluations", "elapsed_seconds")
+# Columns of the history whose last entry is read for a summary, as is that of the score
+FINAL_COLUMNS = ("test_loss", "samples", "gradient_evaluations", "elapsed_seconds")
 
 
 class RunContents(NamedTuple):
@@ -178,26 +178,28 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         experiment = stored_experiment(file, path)
         privacy, history = open_group(file, "privacy"), open_group(file, "history")
         measurements = {name: read_number(privacy, stored) for name, stored in PRIVACY_ATTRIBUTES.items()}
-        if "theory" in file:
+        if b"theory" in file.id:
             theory = open_group(file, "theory")
             measurements |= {name: read_number(theory, name) for name in THEORY_ATTRIBUTES}
         if not h5py.h5a.exists(privacy, b"rho"):
             # The paper's lemma needs a rho; without one, `epsilon` repeats the value of another accountant.
             measurements["epsilon_paper"] = math.nan
-        root = read_attributes(file, "ranks", "cores")
-        measurements |= {name: int(root[name]) for name in ("ranks", "cores") if name in root}
-        measurements["parameters"] = file["model/x"].size
-        columns = [name for name in FINAL_COLUMNS if name.encode() in history]
-        last = {name: float(read_array(history, name, np.float64)[-1]) for name in columns}
+        sizes = (name for name in ("ranks", "cores") if h5py.h5a.exists(file.id, name.encode()))
+        measurements |= {name: int(read_number(file.id, name)) for name in sizes}
+        measurements["parameters"] = math.prod(h5py.h5d.open(file.id, b"model/x").shape)
+        scores = (name for name in SCORE_COLUMNS.values() if name.encode() in history)
+        last = {n: float(read_array(history, n, np.float64)[-1]) for n in (*FINAL_COLUMNS, *scores)}
         measurements["samples_used"] = int(last["samples"])
         measurements["gradient_evaluations"] = int(last["gradient_evaluations"])
         measurements["elapsed_seconds"] = last["elapsed_seconds"]
-        timing = _read_timing(file).items()
-        measurements |= {f"{phase}_seconds": float(ranks.mean()) for phase, ranks in timing if ranks.size}
+        if (timing := _read_timing(file)) and (seconds := np.array([*timing.values()])).size:
+            names = (f"{phase}_seconds" for phase in timing)
+            measurements |= zip(names, seconds.mean(axis=1).tolist(), strict=True)
         measurements |= _read_metrics(file)
-        if cost := _read_cost(file):
-            measurements["core_hours"] = cost["core_seconds"] / 3600
-            measurements["peak_memory"] = int(cost["peak_memory"].max())
+        if b"cost" in file.id:
+            cost = open_group(file, "cost")
+            measurements["core_hours"] = read_number(cost, "core_seconds") / 3600
+            measurements["peak_memory"] = int(read_array(cost, "peak_memory").max())
         public_facts = _read_public_facts(file) if experiment.preset_settings() else None
         has_version = h5py.h5a.exists(file.id, b"mu2mpi_version")
         version = read_text(file.id, "mu2mpi_version") if has_version else ""
@@ -284,10 +286,10 @@ def _read_public_facts(file: h5py.Group) -> PublicFacts | None:
 
 def _read_metrics(file: h5py.Group) -> dict[str, float]:
     """Return the output's test metrics by name; empty for a file published without metrics."""
-    if "metrics" not in file:
+    if b"metrics" not in file.id:
         return {}
     metrics = open_group(file, "metrics")
-    return {name: read_number(metrics, name) for name in file["metrics"].attrs}
+    return {name: read_number(metrics, name) for name in h5py.Group(metrics).attrs}
 
 
 def _read_matrix(file: h5py.Group, name: str) -> FloatArray:
@@ -300,13 +302,13 @@ def _read_matrix(file: h5py.Group, name: str) -> FloatArray:
 
 def _read_timing(file: h5py.Group) -> dict[str, FloatArray]:
     """Return seconds by phase, shape (ranks,) each; empty for a file published without times."""
-    if "timing" not in file:
+    if b"timing" not in file.id:
         return {}
     timing = open_group(file, "timing")
     phases = [name.decode() for name in timing if name != b"rank"]
     phases.sort(key=lambda phase: TIMED_PHASES.index(phase) if phase in TIMED_PHASES else len(TIMED_PHASES))
     times = {phase: read_array(timing, phase, np.float64) for phase in phases}
-    if len({s.shape for s in times.values()}) > 1 or not all(np.isfinite(s).all() for s in times.values()):
+    if len({s.shape for s in times.values()}) > 1 or not np.isfinite([*times.values()]).all():
         raise ValueError("/timing has phases of different lengths, or times that are not finite")
     return times
 

@@ -67,7 +67,7 @@ def map_files(
 ) -> Iterator[T]:
     """Yield `function(file)` of each file in order, and show the progress if there are many.
 
-    From `PARALLEL_MIN_FILES` files on, a process per processor computes them. These processes import the main
+    From `PARALLEL_MIN_FILES` files on, a process per processor, with this one, computes them. These processes import the main
     module, so that scripts of users need a guard ``if __name__ == "__main__"``; commands have one.
     `function` must be a function of a module, and its results small.
     """
@@ -89,7 +89,7 @@ def _map_in_processes(function: Callable[[F], T], files: Sequence[F], processes:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     with ExitStack() as stack:
         try:
-            for k in range(processes):
+            for k in range(1, processes):
                 receiver, sender = context.Pipe(duplex=False)
                 receivers.append(stack.enter_context(receiver))
                 share = sender, function, files[k::processes], extensions
@@ -99,7 +99,7 @@ def _map_in_processes(function: Callable[[F], T], files: Sequence[F], processes:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for k, file in enumerate(files):
             try:
-                result = receivers[k % processes].recv()
+                result = receivers[k % processes - 1].recv() if k % processes else function(file)
             except EOFError:  # The process was killed, or could not import the main module.
                 result = function(file)
             if isinstance(result, Exception):
