@@ -56,8 +56,13 @@ class PldMechanism(SubsampledMechanism):
 
     @staticmethod
     @abstractmethod
-    def compose_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
-        """Compute the privacy loss distribution of all rounds for the noise multiplier sigma / C."""
+    def compose_pld(
+        multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
+    ) -> Any:
+        """Compute the privacy loss distribution of all rounds for the noise multiplier sigma / C.
+
+        `coarseness` multiplies the spacing of the discretised losses; only searches use another than 1.
+        """
 
     @classmethod
     def find_sigma(cls, C: float, *arguments: Any) -> float:
@@ -69,7 +74,7 @@ class PldMechanism(SubsampledMechanism):
         cls, C: float, samples: int, batch_size: float, rounds: int, sigma: float, delta: float
     ) -> float:
         """Epsilon at `delta` of one noised sum per round over a batch, terms clipped to norm C."""
-        losses = cls.compose_pld(sigma / C, samples, batch_size, rounds)
+        losses = cls.compose_pld(sigma / C, samples, batch_size, rounds, 1)  # cached by the calibration
         return float(losses.get_epsilon_for_delta(delta))
 
     def range_errors(self) -> list[str]:

@@ -21,13 +21,15 @@ class PoissonMechanism(PldMechanism):
 
     @staticmethod
     @lru_cache(maxsize=4)
-    def compose_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
+    def compose_pld(
+        multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
+    ) -> Any:
         pld = import_pld().privacy_loss_distribution
         from dp_accounting.privacy_accountant import NeighboringRelation
 
         one_round = pld.from_gaussian_mechanism(
             multiplier,
-            value_discretization_interval=discretization_interval(rounds),
+            value_discretization_interval=discretization_interval(rounds, coarseness),
             sampling_prob=batch_size / samples,
             neighboring_relation=NeighboringRelation.REPLACE_ONE,
         )

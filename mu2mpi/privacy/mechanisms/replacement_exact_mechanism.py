@@ -65,13 +65,15 @@ class ReplacementExactMechanism(PldMechanism):
 
     @staticmethod
     @lru_cache(maxsize=4)
-    def compose_pld(multiplier: float, samples: int, batch_size: float, rounds: int) -> Any:
+    def compose_pld(
+        multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
+    ) -> Any:
         pld, batch = import_pld(), round(batch_size)
         candidates = np.geomspace(1.0, 700.0, 31)
         tails = hockey_stick(candidates, multiplier, samples, batch)
         max_loss = float(candidates[np.argmax(np.append(tails[:-1] <= _MAX_TRUNCATED_PROBABILITY, True))])
         # At most 8,000 support points per round and side: large losses are rounded up more coarsely.
-        step = max(discretization_interval(rounds), max_loss / (8_000 * math.sqrt(rounds)))
+        step = max(discretization_interval(rounds), max_loss / (8_000 * math.sqrt(rounds))) * coarseness
         steps = math.ceil(max_loss / step)
         epsilons: FloatArray = step * np.arange(steps + 1, dtype=np.float64)
         deltas = hockey_stick(epsilons, multiplier, samples, batch)
