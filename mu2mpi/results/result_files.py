@@ -67,8 +67,8 @@ def map_files(
 ) -> Iterator[T]:
     """Yield `function(file)` of each file in order, and show the progress if there are many.
 
-    From `PARALLEL_MIN_FILES` files on, a process per processor, with this one, computes them. These processes import the main
-    module, so that scripts of users need a guard ``if __name__ == "__main__"``; commands have one.
+    From `PARALLEL_MIN_FILES` files on, there is a process per processor, this one included. The others import
+    the main module, so that scripts of users need a guard ``if __name__ == "__main__"``; commands have one.
     `function` must be a function of a module, and its results small.
     """
     processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,5 +1,7 @@
 """Accounts by the distribution of the privacy loss."""
 
+import math
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -7,7 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.accounting.pld import min_noise_multiplier
+from mu2mpi.privacy.accounting.pld import MIN_NOISE_MULTIPLIER, _round_up_digits, min_noise_multiplier
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 
 DELTA = 1e-5
@@ -49,3 +51,28 @@ def test_an_epsilon_below_what_discretisation_allows_is_refused():
     """However much noise is added, rounding of the losses leaves a positive epsilon."""
     with pytest.raises(InputError, match=r"--epsilon 0\.0001 is too small"):
         min_noise_multiplier(lambda multiplier, *_: RoundedUp(multiplier), 1, 1.0, 1, 1e-4, 1e-9)
+
+
+class Logged:
+    """Epsilon = sharpness / multiplier^2, more for coarse losses, and a log of (multiplier, coarseness)."""
+
+    def __init__(self, sharpness):
+        self.sharpness, self.accounts = sharpness, []
+
+    def compose(self, multiplier, samples, batch_size, rounds, coarseness):
+        self.accounts.append((multiplier, coarseness))
+        epsilon = self.sharpness / multiplier**2 * (1 + 2e-4 * coarseness**2)
+        return SimpleNamespace(get_epsilon_for_delta=lambda delta: epsilon)
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 1.0, 7.0, 1234.5])
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0, 20.0])
+def test_the_search_ends_at_the_smallest_multiplier_of_the_grid(sharpness, epsilon):
+    """Coarse accounts lead to the result, and few of the finest losses confirm it."""
+    log = Logged(sharpness)
+    multiplier = min_noise_multiplier(log.compose, 100, 1.0, 1, epsilon, 1e-6)
+    steps = math.ceil(math.log2(math.sqrt(sharpness * (1 + 2e-4) / epsilon)) * 2**13)
+    assert multiplier == _round_up_digits(max(2.0 ** (steps / 2**13), MIN_NOISE_MULTIPLIER))
+    finest = [account for account, coarseness in log.accounts if coarseness == 1]
+    assert finest[-1] == multiplier
+    assert len(finest) <= 6 or epsilon < 0.125  # where the search has no coarse losses

@@ -8,7 +8,6 @@ adjacency the sensitivity is 2 C.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -48,8 +47,8 @@ def min_noise_multiplier(
     """Smallest noise multiplier sigma / C that is (epsilon, delta)-DP, up to a relative excess of 10^-4.
 
     `compose_pld` returns the PLD of a multiplier, samples, batch size, rounds and coarseness, faster for more
-    noise. A `reserved_share` of epsilon and delta is left unspent. InputError if they are too small for a PLD.
-    Coarse PLDs only find the neighbourhood of the result, and the path of the search does not affect it.
+    noise. A `reserved_share` of epsilon and delta is left unspent. InputError if they are too small. Coarse
+    PLDs only find the neighbourhood of the result, and the path of the search does not affect it.
     """
     if rounds > MAX_PLD_ROUNDS:
         raise InputError(
@@ -64,6 +63,8 @@ def min_noise_multiplier(
     # Coarse losses add less than 2 % to epsilon.
     coarseness = max(1, min(_MAX_COARSENESS, math.isqrt(int(32 * epsilon))))
     points: list[tuple[float, float]] = []  # log2 of epsilon / target, log2 of the multiplier
+    last = math.nan, math.inf  # of the last account of the finest losses
+    root, slope = math.nan, -0.5  # estimated log2 of the result, and its change by that of epsilon
 
     def log_excess(multiplier: float, coarseness: int = 1) -> float:
         """Log2 of epsilon / target, or infinite; at most 0 if and only if the multiplier suffices."""
@@ -73,13 +74,8 @@ def min_noise_multiplier(
         is_finite = 0 < spent_epsilon < math.inf and target > 0
         return sign * (abs(math.log2(spent_epsilon / target)) or math.ulp(0.0) if is_finite else math.inf)
 
-    def suffices_coarsely(log: float) -> bool:
-        if math.isfinite(excess := log_excess(2.0**log, coarseness)):
-            points.append((excess, log))
-        return excess <= 0
-
-    def search(suffices: Callable[[float], bool], estimate: float, is_coarse: bool) -> tuple[float, float]:
-        """Log2 of the smallest sufficient multiplier on a grid, and an estimate without the grid."""
+    def search(suffices: Callable[[float], bool], estimate: float, is_final: bool) -> tuple[float, float]:
+        """Log2 of the smallest sufficient multiplier on a grid, and its estimate where a search stopped."""
         low, high, lowest = -math.inf, math.inf, math.log2(MIN_NOISE_MULTIPLIER)  # too small, sufficient
         while high > max(low + _LOG2_STEP, lowest):
             on_grid = math.ceil(estimate / _LOG2_STEP) * _LOG2_STEP
@@ -89,59 +85,48 @@ def min_noise_multiplier(
                     f"--epsilon {epsilon:g} is too small to account for subsampling. Use a larger one."
                 )
             low, high = (low, log) if suffices(log) else (log, high)
-            estimate = _interpolate_log(points, low, high) if is_coarse else account.estimate(low, high)
-            if is_coarse and len(points) > 1 and abs(points[-1][0]) < _COARSE_TOLERANCE:
+            is_local = is_final and math.isfinite(last[1])
+            estimate = root if is_local else _interpolate_log([] if is_final else points, low, high)
+            if not is_final and len(points) > 1 and abs(points[-1][0]) < _COARSE_TOLERANCE:
                 break
         return high, estimate
+
+    def suffices_coarsely(log: float) -> bool:
+        if math.isfinite(excess := log_excess(2.0**log, coarseness)):
+            points.append((excess, log))
+        return excess <= 0
+
+    def suffices(log: float) -> bool:
+        """Whether a multiplier suffices, predicted from the last finest account where it leaves no doubt."""
+        nonlocal root, slope, last
+        excess = math.nan
+        for multiplier in (_round_up_digits(2.0**log), 2.0**log):  # The first may be the result.
+            # The estimate is the less precise, the farther it is from the last account.
+            if abs(log - root) > _LOG2_STEP / 20 + abs(root - last[1]) / 4:
+                return log > root
+            excess, current = log_excess(multiplier), math.log2(multiplier)
+            if math.isfinite(excess):
+                if 4 * _LOG2_STEP < abs(current - last[1]) < math.inf:
+                    slope = (current - last[1]) / (excess - last[0])
+                root, last = current - slope * excess, (excess, current)
+        return excess <= 0
 
     # Close to the result for large batches, where a multiplier that is too small takes long
     initial = 4 * batch_size / samples * math.sqrt(rounds) / epsilon if epsilon else 1.0
     initial_log = math.log2(min(max(1.0, initial), MAX_NOISE_MULTIPLIER))
-    _, estimate = search(suffices_coarsely, initial_log, is_coarse=True)
-    slope = _slope(points)
+    _, root = search(suffices_coarsely, initial_log, is_final=False)
+    near = sorted(set(points), key=lambda point: abs(point[0]))[:2]
+    slope = (near[0][1] - near[1][1]) / (near[0][0] - near[1][0]) if near[1:] else slope
     if coarseness > 1 and points:
         # The error is proportional to the square of the spacing, as in Richardson's extrapolation.
         excess, log = points[-1]
         added = (log_excess(2.0**log, 2 * coarseness) - excess) * (1 - coarseness**-2) / 3
-        estimate = log - slope * (excess - added)
-    account = _LocalAccount(log_excess, estimate, slope)
-    high, _ = search(account.suffices, estimate, is_coarse=False)
+        root = log - slope * (excess - added)
+    high, _ = search(suffices, root, is_final=True)
     multiplier = _round_up_digits(2.0**high)
     while log_excess(multiplier) > 0:  # by discretisation, slightly more noise can do worse
         multiplier = _round_up_digits(multiplier * (1 + _NOISE_MULTIPLIER_RTOL))
     return multiplier
-
-
-@dataclass
-class _LocalAccount:
-    """Sufficiency of multipliers near the root of epsilon - target, predicted where it leaves no doubt."""
-
-    log_excess: Callable[[float], float]  # multiplier -> log2 of epsilon / target
-    root: float  # estimated log2 of the smallest sufficient multiplier
-    slope: float  # change of the multiplier's log2 by that of the excess
-    last: tuple[float, float] = math.nan, math.inf  # excess and log2 of the last multiplier accounted for
-
-    def suffices(self, log: float) -> bool:
-        excess = math.nan
-        for multiplier in (_round_up_digits(2.0**log), 2.0**log):  # The first may be the result.
-            # The estimate is the less precise, the farther it is from the last account.
-            if abs(log - self.root) > _LOG2_STEP / 20 + abs(self.root - self.last[1]) / 4:
-                return log > self.root
-            excess, current = self.log_excess(multiplier), math.log2(multiplier)
-            if math.isfinite(excess):
-                if 4 * _LOG2_STEP < abs(current - self.last[1]) < math.inf:
-                    self.slope = (current - self.last[1]) / (excess - self.last[0])
-                self.root, self.last = current - self.slope * excess, (excess, current)
-        return excess <= 0
-
-    def estimate(self, low: float, high: float) -> float:
-        return self.root if math.isfinite(self.last[1]) else _interpolate_log([], low, high)
-
-
-def _slope(points: list[tuple[float, float]]) -> float:
-    """Change of the log of the multiplier by that of epsilon, from the points nearest to the root."""
-    near = sorted(set(points), key=lambda point: abs(point[0]))[:2]
-    return (near[0][1] - near[1][1]) / (near[0][0] - near[1][0]) if len(near) > 1 else -0.5
 
 
 def _interpolate_log(points: list[tuple[float, float]], low: float, high: float) -> float:
