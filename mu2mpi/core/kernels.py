@@ -214,9 +214,21 @@ def bits_to_float(bits):  # type: ignore[no-untyped-def]
 
 
 @inline
+def integer_part(rounded):  # type: ignore[no-untyped-def]
+    """Return n as an int64, given the float64 n + ROUNDING_ADDEND of an integer n below 2^51 in magnitude."""
+    return float_to_bits(rounded) - np.int64(_ROUNDING_ADDEND_BITS)
+
+
+@inline
 def round_to_integer(value):  # type: ignore[no-untyped-def]
     """Round a float64 of magnitude below 2^51 to the nearest int64, ties to even."""
-    return float_to_bits(value + ROUNDING_ADDEND) - np.int64(_ROUNDING_ADDEND_BITS)
+    return integer_part(value + ROUNDING_ADDEND)
+
+
+@intrinsic
+def fma(context, x, y, z):  # type: ignore[no-untyped-def]
+    """Return x y + z of float64s, rounded once on any processor."""
+    return numba.float64(x, y, z), lambda context, builder, signature, values: builder.fma(*values)
 
 
 @intrinsic

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mu2mpi.core.kernels import inline, reduction_kernel, round_to_integer
+from mu2mpi.core.kernels import ROUNDING_ADDEND, float_to_bits, fma, inline, integer_part, reduction_kernel
 from mu2mpi.losses.model.ball import projection_factor, squared_norm
 from mu2mpi.losses.model.linear import (
     FEATURES_PER_TILE,
@@ -21,22 +21,49 @@ HAS_MOMENTUM = True  # placeholder in kernel templates: whether increments are o
 
 @inline
 def _add_outer_products(message, coefficients, z):  # type: ignore[no-untyped-def]
-    """Add the outer products c_i z_i^T of a block of samples to a message, each rounded on its own."""
-    if z.shape[0] == 1:
+    """Add the outer products c_i z_i^T of samples to a message, each product rounded on its own."""
+    for i in range(z.shape[0]):
         for k in range(message.shape[0]):
-            row = message[k]
+            row, c = message[k], coefficients[i, k]
             for j in range(row.size):
-                row[j] += round_to_integer(coefficients[0, k] * z[0, j])
-        return
+                row[j] += integer_part(fma(c, z[i, j], ROUNDING_ADDEND))
+
+
+@inline
+def _add_block_outer_products(message, coefficients, z):  # type: ignore[no-untyped-def]
+    """Add the same for a block and an even number of rows, if `_tie_mask` excludes half-integer products.
+
+    The sum of a product and an integer in [2^52, 2^53) is rounded to an integer. Only if the product is a
+    half-integer does its rounding depend on what it is added to.
+    """
     for first in range(0, message.shape[1], FEATURES_PER_TILE):
         stop = min(first + FEATURES_PER_TILE, message.shape[1])
-        z0, z1, z2, z3 = z[0, first:stop], z[1, first:stop], z[2, first:stop], z[3, first:stop]
-        for k in range(message.shape[0]):
-            row, c = message[k, first:stop], coefficients[:, k]
-            c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
+        z0, z1, z2 = z[0, first:stop], z[1, first:stop], z[2, first:stop]
+        z3, z4 = z[3, first:stop], z[4, first:stop]
+        for k in range(0, message.shape[0], 2):
+            row, next_row = message[k, first:stop], message[k + 1, first:stop]
+            c, d = coefficients[:, k], coefficients[:, k + 1]
+            c0, c1, c2, c3, c4 = c[0], c[1], c[2], c[3], c[4]
+            d0, d1, d2, d3, d4 = d[0], d[1], d[2], d[3], d[4]
             for j in range(row.size):
-                pair = round_to_integer(c0 * z0[j]) + round_to_integer(c1 * z1[j])
-                row[j] += pair + round_to_integer(c2 * z2[j]) + round_to_integer(c3 * z3[j])
+                c_sum, d_sum = fma(c0, z0[j], ROUNDING_ADDEND), fma(d0, z0[j], ROUNDING_ADDEND)
+                c_sum, d_sum = fma(c1, z1[j], c_sum), fma(d1, z1[j], d_sum)
+                c_sum, d_sum = fma(c2, z2[j], c_sum), fma(d2, z2[j], d_sum)
+                c_sum, d_sum = fma(c3, z3[j], c_sum), fma(d3, z3[j], d_sum)
+                row[j] += integer_part(fma(c4, z4[j], c_sum))
+                next_row[j] += integer_part(fma(d4, z4[j], d_sum))
+
+
+@inline
+def _tie_mask(max_product):  # type: ignore[no-untyped-def]
+    """Return significand bits: if a coefficient c has one of them, then no c z is a half-integer.
+
+    If c z = n / 2 with n odd, the significands of c and z without trailing zeros multiply to n, so c has at
+    most log2(n) bits. As only rounding exceeds the largest product L < 2^e, n < 4 L < 2^(e + 2): the last
+    53 - (e + 2) bits of c are 0. The mask is 0 from e = 48 on, where five products may sum to 2^51.
+    """
+    e = (float_to_bits(max_product) >> 52) - 1022
+    return (1 << min(52, 51 - e)) - 1 if e < 48 else 0
 
 
 @inline
@@ -53,26 +80,6 @@ def _clip(coefficients, squared_z, reduced_clip_norm, grid_spacing):  # type: ig
     for k in range(coefficients.size):
         coefficients[k] *= factor / grid_spacing
     return squared, factor < 1.0
-
-
-@inline
-def _add_clipped_products(  # type: ignore[no-untyped-def]
-    message, coefficients, z, count, reduced_clip_norm, grid_spacing
-):
-    """Add clipped products c_i z_i^T to a message; return their largest squared norm, and number clipped."""
-    largest, clipped_count = 0.0, 0
-    for i in range(count):
-        squared_z = squared_norm(z[i, : message.shape[1]])
-        squared, is_clipped = _clip(coefficients[i], squared_z, reduced_clip_norm, grid_spacing)
-        largest = max(largest, squared)
-        clipped_count += is_clipped
-        if not squared_z <= MAX_SAFE_SQUARED_NORM:
-            z[i] = 0.0
-    for i in range(count, coefficients.shape[0]):
-        for k in range(coefficients.shape[1]):
-            coefficients[i, k] = 0.0
-    _add_outer_products(message, coefficients, z)
-    return largest, clipped_count
 
 
 @reduction_kernel
@@ -110,18 +117,20 @@ def add_increments(  # type: ignore[no-untyped-def]
     is in grid units. `block_size` sets the order of sums, so it must not depend on the number of ranks.
     Returned are the largest unclipped squared norm and the number of clipped increments.
     """
-    classes, width = x.shape
-    z = zero_sample_block(block_size, width)
+    (classes, width), largest, clipped_count = x.shape, 0.0, 0
+    z, squared_norms = zero_sample_block(block_size, width), np.empty(block_size)
     margins, margins_previous = np.empty((block_size, classes)), np.empty((block_size, classes))
-    largest, clipped_count = 0.0, 0
+    tie_mask = _tie_mask(reduced_clip_norm / grid_spacing)
     for start in range(first_sample, end_sample, block_size):
         count = min(block_size, end_sample - start)
         for i in range(count):
             load_sample(features[start + i], feature_scales[start + i], bias, z[i])
+            squared_norms[i] = squared_norm(z[i, :width])
         if HAS_MOMENTUM:
-            two_model_margins(x, x_previous, z, margins, margins_previous)
+            two_model_margins(x, x_previous, z, width, margins, margins_previous)
         else:
-            model_margins(x, z, margins, margins_previous)
+            model_margins(x, z, width, margins, margins_previous)
+        block_rows = classes // 2 * 2 if block_size > 1 else 0  # rows of which products of a block are summed
         for i in range(count):
             r, r_previous = margins[i], margins_previous[i]
             residual(r, labels[start + i])
@@ -129,9 +138,17 @@ def add_increments(  # type: ignore[no-untyped-def]
                 residual(r_previous, labels[start + i])
                 for k in range(classes):
                     r[k] += (t - 1.0) * (r[k] - r_previous[k])
-        squared, clipped = _add_clipped_products(message, margins, z, count, reduced_clip_norm, grid_spacing)
-        largest = max(largest, squared)
-        clipped_count += clipped
+            squared, is_clipped = _clip(r, squared_norms[i], reduced_clip_norm, grid_spacing)
+            largest = max(largest, squared)
+            clipped_count += is_clipped
+            if not squared_norms[i] <= MAX_SAFE_SQUARED_NORM:
+                z[i] = 0.0
+            for c in r:
+                if float_to_bits(c) & tie_mask == 0 and c != 0.0:
+                    block_rows = 0
+        margins[count:] = 0.0
+        _add_block_outer_products(message[:block_rows], margins, z)
+        _add_outer_products(message[block_rows:], margins[:, block_rows:], z[:count])
     return largest, clipped_count
 
 
@@ -159,6 +176,6 @@ def add_increments_one_row(  # type: ignore[no-untyped-def]
         c = r[0]
         if c != 0.0:  # it is 0 for samples that are not finite
             for j in range(row.size):
-                message[0, j] += round_to_integer(c * (scale * np.float64(row[j])))
-            message[0, row.size] += round_to_integer(c * bias)
+                message[0, j] += integer_part(fma(c, scale * np.float64(row[j]), ROUNDING_ADDEND))
+            message[0, row.size] += integer_part(fma(c, bias, ROUNDING_ADDEND))
     return largest, clipped_count

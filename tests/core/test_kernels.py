@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numba
@@ -14,11 +15,14 @@ from helpers.property_tests import given
 from hypothesis import strategies as st
 
 from mu2mpi.core.kernels import (
+    ROUNDING_ADDEND,
     aligned_empty,
     aligned_zeros,
     bits_to_float,
     find_compilation_error,
     float_to_bits,
+    fma,
+    integer_part,
     round_to_integer,
     specialise_kernel,
 )
@@ -32,6 +36,20 @@ def rounded(value):
 @given(st.floats(-(2.0**50), 2.0**50))
 def test_rounding_is_to_nearest_ties_to_even(value):
     assert rounded(value) == round(value)
+
+
+@numba.vectorize
+def rounded_product(x, y):
+    return integer_part(fma(x, y, ROUNDING_ADDEND))
+
+
+# Products of small numerators and powers of two are often half-integers.
+short_floats = st.builds(math.ldexp, st.integers(-100, 100), st.integers(-8, 8))
+
+
+@given(st.floats(-(2.0**20), 2.0**20) | short_floats, st.floats(-(2.0**20), 2.0**20) | short_floats)
+def test_products_are_rounded_once_ties_to_even(x, y):
+    assert rounded_product(x, y) == round(Fraction(x) * Fraction(y))
 
 
 @numba.njit
@@ -77,6 +95,7 @@ def test_compilation_error_is_one_line():
 KERNEL_OF_A_MODULE = """
 import shutil
 import sys
+from fractions import Fraction
 from pathlib import Path
 from pathlib import Path
 from mu2mpi.core.kernels import kernel

@@ -1,6 +1,7 @@
 """What a round adds to a message: the same bits in any company, and those of plain NumPy."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from helpers.plain_losses import LOSSES, PLAIN, SCALINGS, TYPES, plain_samples, stored_samples
@@ -8,8 +9,10 @@ from helpers.property_tests import given
 from helpers.sources import random_samples
 from hypothesis import strategies as st
 
+from mu2mpi.core.kernels import inline, specialise_kernel
 from mu2mpi.core.registry import lookup
 from mu2mpi.federation.estimators import CORRECTED_MOMENTUM, GRADIENT_ESTIMATOR
+from mu2mpi.federation.increments import add_increments
 from mu2mpi.losses.model.linear import FEATURES_PER_TILE, SAMPLES_PER_BLOCK
 from mu2mpi.losses.model.scaling import Scaling
 
@@ -88,3 +91,41 @@ def test_what_a_round_adds_is_what_plain_numpy_adds(
     assert clipped == long
     tolerance = len(labels) * (grid_spacing + 1e-12 * t)
     np.testing.assert_allclose(q * grid_spacing, expected, rtol=0, atol=tolerance)
+
+
+@inline
+def keep_margins(margins, label):
+    """Residual of a loss that is half the squared margin: increments are (x z) z^T."""
+
+
+def mixed_floats(rng, shape, share):
+    """Return normals, and small numerators over powers of two, whose products are often half-integers."""
+    short = np.ldexp(rng.integers(-9, 10, shape).astype(float), rng.integers(-4, 4, shape))
+    return np.where(rng.random(shape) < share, short, rng.standard_normal(shape))
+
+
+@given(
+    st.integers(1, 2 * SAMPLES_PER_BLOCK + 1), st.integers(2, 5), st.integers(1, 9), st.integers(-3, 34),
+    st.sampled_from([0, 1, 30]), st.sampled_from([0.0, 0.03, 1.0]), st.sampled_from([0.5, 1.0]),
+    st.sampled_from([1, SAMPLES_PER_BLOCK]), seeds, max_examples=200,
+)  # fmt: skip
+def test_messages_are_integer_sums_of_products_that_are_rounded_half_to_even(
+    n, classes, width, exponent, slack, share, feature_share, block_size, seed
+):
+    """The sums do not depend on which samples share a block, also where products are half-integers."""
+    rng = np.random.default_rng(seed)
+    c = mixed_floats(rng, (n, classes), share) * 2.0**exponent
+    # Sample i alone has the feature n_i, which makes its margins those that were chosen.
+    z = np.hstack([np.eye(n), mixed_floats(rng, (n, width), feature_share), np.ones((n, 1))])
+    x = np.hstack([c.T, np.zeros((classes, width + 1))])
+    expected = np.zeros(x.shape, np.int64)
+    for i, k, j in np.ndindex(n, *x.shape):
+        expected[k, j] += round(Fraction(c[i, k]) * Fraction(z[i, j]))
+    max_norm = float(np.max(np.linalg.norm(c, axis=1) * np.linalg.norm(z, axis=1)) * (1 + 1e-12))
+    clip_norm = max_norm * 2.0**slack or 1.0
+    add = specialise_kernel(add_increments, "kept-margins", residual=keep_margins, HAS_MOMENTUM=False)
+    message, labels = np.zeros(x.shape, np.int64), np.zeros(n, np.int32)
+    fresh = z[:, :-1].copy(), labels, np.ones(n), 1.0, 0, n
+    _, clipped = add(message, x, x, *fresh, 1, clip_norm, 1.0, block_size)
+    assert clipped == 0
+    np.testing.assert_array_equal(message, expected)

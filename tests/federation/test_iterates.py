@@ -27,7 +27,7 @@ spreads = st.sampled_from([0.0, 3.0, 30.0])
 @numba.njit
 def residual_at(x, z, label):
     margins, of_rest = np.empty((len(z), len(x))), np.empty((len(z), (len(x) + 1) // 2))
-    model_margins(x, z, margins, of_rest)
+    model_margins(x, z, x.shape[1], margins, of_rest)
     residual(margins[0], label)
     return margins[0]
 

@@ -8,7 +8,7 @@ from helpers.plain_losses import LOSSES, PLAIN, SCALINGS, TYPES, plain_samples, 
 from helpers.property_tests import given
 from hypothesis import strategies as st
 
-from mu2mpi.losses.model.linear import FEATURES_PER_TILE, sum_losses
+from mu2mpi.losses.model.linear import FEATURES_PER_TILE, all_margins, sum_losses
 
 seeds = st.integers(0, 2**31)
 
@@ -39,3 +39,14 @@ def test_sums_of_losses(loss_function, dtype, scale, shape, scaling, seed):
         assert score == pytest.approx(
             np.sum((plain.prediction(z @ x[0]) - labels) ** 2), rel=1e-11, abs=1e-13
         )
+
+
+@given(shapes, seeds, max_examples=40)
+def test_margins_are_those_of_plain_numpy_and_have_the_same_bits_in_any_company(shape, seed):
+    n, classes, width = shape
+    rng = np.random.default_rng(seed)
+    x, z = rng.standard_normal((classes, width)), rng.standard_normal((n, width))
+    margins = all_margins(x, z)
+    np.testing.assert_allclose(margins, z @ x.T, rtol=0, atol=1e-13 * width)
+    first = rng.integers(n)
+    np.testing.assert_array_equal(all_margins(x, z[first:]), margins[first:])

@@ -8,7 +8,7 @@ import numpy as np
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.kernels import aligned_empty, inline, kernel, reduction_kernel
 
-SAMPLES_PER_BLOCK = 4  # samples per block, whose margins are computed with one read of the model
+SAMPLES_PER_BLOCK = 5  # samples per block, whose margins are computed with one read of the model
 FEATURES_PER_TILE = 400  # features per tile: a block of samples and two rows of models fit into the L1 cache
 
 
@@ -27,8 +27,7 @@ def zero_sample_block(samples, features):  # type: ignore[no-untyped-def]
     """Return zeros for a block of samples, shape (samples, >= features), each row aligned to a cache line."""
     padded = (features + 7) // 8 * 8
     z = aligned_empty(samples * padded)
-    for j in range(z.size):
-        z[j] = 0.0
+    z[:] = 0.0
     return z.reshape(samples, padded)
 
 
@@ -41,20 +40,17 @@ def load_sample(row, scale, bias, z):  # type: ignore[no-untyped-def]
 
 
 @reduction_kernel
-def _inner_products_2x4(x, y, z0, z1, z2, z3):  # type: ignore[no-untyped-def]
-    """Return the inner products of vectors x and y with four vectors z0 to z3, reading each vector once."""
-    x0 = x1 = x2 = x3 = 0.0
-    y0 = y1 = y2 = y3 = 0.0
+def _inner_products_2x5(x, y, z0, z1, z2, z3, z4):  # type: ignore[no-untyped-def]
+    """Return the inner products of vectors x and y with five vectors z0 to z4, reading each vector once."""
+    x0 = x1 = x2 = x3 = x4 = 0.0
+    y0 = y1 = y2 = y3 = y4 = 0.0
     for j in range(x.size):
-        x0 += x[j] * z0[j]
-        y0 += y[j] * z0[j]
-        x1 += x[j] * z1[j]
-        y1 += y[j] * z1[j]
-        x2 += x[j] * z2[j]
-        y2 += y[j] * z2[j]
-        x3 += x[j] * z3[j]
-        y3 += y[j] * z3[j]
-    return (x0, x1, x2, x3), (y0, y1, y2, y3)
+        x0, y0 = x0 + x[j] * z0[j], y0 + y[j] * z0[j]
+        x1, y1 = x1 + x[j] * z1[j], y1 + y[j] * z1[j]
+        x2, y2 = x2 + x[j] * z2[j], y2 + y[j] * z2[j]
+        x3, y3 = x3 + x[j] * z3[j], y3 + y[j] * z3[j]
+        x4, y4 = x4 + x[j] * z4[j], y4 + y[j] * z4[j]
+    return (x0, x1, x2, x3, x4), (y0, y1, y2, y3, y4)
 
 
 @reduction_kernel
@@ -67,30 +63,31 @@ def _inner_products_2x1(x, y, z):  # type: ignore[no-untyped-def]
 
 
 @inline
-def two_model_margins(x, y, z, x_margins, y_margins):  # type: ignore[no-untyped-def]
-    """Write margins of two models x and y, shape (K, F), on one sample or a block z, shape (n, >= F)."""
+def two_model_margins(x, y, z, width, x_margins, y_margins):  # type: ignore[no-untyped-def]
+    """Write margins of two models x and y, shape (K, >= F), on one sample or a block z, shape (n, >= F)."""
     if z.shape[0] == 1:
         for k in range(x.shape[0]):
-            x_margins[0, k], y_margins[0, k] = _inner_products_2x1(x[k], y[k], z[0, : x.shape[1]])
+            products = _inner_products_2x1(x[k, :width], y[k, :width], z[0, :width])
+            x_margins[0, k], y_margins[0, k] = products
         return
-    for i in range(SAMPLES_PER_BLOCK):
+    x_margins[:], y_margins[:] = 0.0, 0.0
+    for first in range(0, width, FEATURES_PER_TILE):
+        stop = min(first + FEATURES_PER_TILE, width)
+        z0, z1, z2 = z[0, first:stop], z[1, first:stop], z[2, first:stop]
+        z3, z4 = z[3, first:stop], z[4, first:stop]
         for k in range(x.shape[0]):
-            x_margins[i, k] = y_margins[i, k] = 0.0
-    for first in range(0, x.shape[1], FEATURES_PER_TILE):
-        stop = min(first + FEATURES_PER_TILE, x.shape[1])
-        z0, z1, z2, z3 = z[0, first:stop], z[1, first:stop], z[2, first:stop], z[3, first:stop]
-        for k in range(x.shape[0]):
-            x_products, y_products = _inner_products_2x4(x[k, first:stop], y[k, first:stop], z0, z1, z2, z3)
+            x_row, y_row = x[k, first:stop], y[k, first:stop]
+            x_products, y_products = _inner_products_2x5(x_row, y_row, z0, z1, z2, z3, z4)
             for i in range(SAMPLES_PER_BLOCK):
                 x_margins[i, k] += x_products[i]
                 y_margins[i, k] += y_products[i]
 
 
 @inline
-def model_margins(x, z, margins, half_margins):  # type: ignore[no-untyped-def]
-    """Write margins of a model x, shape (K, F), on one sample or a block z to `margins`, shape (n, K)."""
+def model_margins(x, z, width, margins, half_margins):  # type: ignore[no-untyped-def]
+    """Write margins of a model x, shape (K, >= F), on one sample or a block z to `margins`, shape (n, K)."""
     half, upper_start = (x.shape[0] + 1) // 2, x.shape[0] // 2  # both halves of the rows share reads of z
-    two_model_margins(x[:half], x[upper_start:], z, margins, half_margins)
+    two_model_margins(x[:half], x[upper_start:], z, width, margins, half_margins)
     for i in range(z.shape[0]):
         for k in range(half):
             margins[i, upper_start + k] = half_margins[i, k]
@@ -112,21 +109,22 @@ def norm(x: FloatArray) -> float:
 @kernel
 def all_margins(x, z):  # type: ignore[no-untyped-def]
     """Return the margins, shape (n, K), of a model x, shape (K, F), on samples z, shape (n, F)."""
-    margins, half_margins = np.empty((len(z), len(x))), np.empty((SAMPLES_PER_BLOCK, (len(x) + 1) // 2))
-    blocks_end = len(z) // SAMPLES_PER_BLOCK * SAMPLES_PER_BLOCK
-    for i in range(0, blocks_end, SAMPLES_PER_BLOCK):
-        model_margins(x, z[i : i + SAMPLES_PER_BLOCK], margins[i : i + SAMPLES_PER_BLOCK], half_margins)
-    for i in range(blocks_end, len(z)):
-        model_margins(x, z[i : i + 1], margins[i : i + 1], half_margins)
-    return margins
+    (classes, width), n = x.shape, SAMPLES_PER_BLOCK
+    margins, half_margins = np.empty((len(z) + n, classes)), np.empty((n, (classes + 1) // 2))
+    block = zero_sample_block(n, width)
+    for start in range(0, len(z), n):
+        samples = z[start : start + n]
+        block[: len(samples), :width] = samples
+        model_margins(x, block, width, margins[start : start + n], half_margins)
+    return margins[: len(z)]
 
 
 @kernel
 def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
     """Return the sum over samples of r_i z_i^T, shape (K, F), for r of shape (n, K) and z of shape (n, F)."""
     gradient = np.zeros((r.shape[1], z.shape[1]))
-    blocks_end = len(z) // SAMPLES_PER_BLOCK * SAMPLES_PER_BLOCK
-    for i in range(0, blocks_end, SAMPLES_PER_BLOCK):
+    blocks_end = len(z) // 4 * 4
+    for i in range(0, blocks_end, 4):
         for first in range(0, z.shape[1], FEATURES_PER_TILE):
             stop = min(first + FEATURES_PER_TILE, z.shape[1])
             z0, z1 = z[i, first:stop], z[i + 1, first:stop]
@@ -153,7 +151,7 @@ def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-de
         count = min(SAMPLES_PER_BLOCK, labels.size - start)
         for i in range(count):
             load_sample(features[start + i], scales[start + i], bias, z[i])
-        model_margins(x, z, margins, half_margins)
+        model_margins(x, z, width, margins, half_margins)
         for i in range(count):
             sample_loss, sample_score = loss(margins[i], labels[start + i])
             loss_sum += sample_loss
