@@ -148,7 +148,9 @@ def add_increments(  # type: ignore[no-untyped-def]
             for c in r:
                 if float_to_bits(c) & tie_mask == 0 and c != 0.0:
                     block_rows = 0
-        margins[count:] = 0.0
+        for i in range(count, block_size):
+            for k in range(classes):
+                margins[i, k] = 0.0
         _add_block_outer_products(message[:block_rows], margins, z)
         _add_outer_products(message[block_rows:], margins[:, block_rows:], z[:count])
     return largest, clipped_count

@@ -28,7 +28,8 @@ def zero_sample_block(samples, features):  # type: ignore[no-untyped-def]
     """Return zeros for a block of samples, shape (samples, >= features), each row aligned to a cache line."""
     padded = (features + 7) // 8 * 8
     z = aligned_empty(samples * padded)
-    z[:] = 0.0
+    for j in range(z.size):
+        z[j] = 0.0
     return z.reshape(samples, padded)
 
 
@@ -69,7 +70,9 @@ def aligned_model(x, samples):  # type: ignore[no-untyped-def]
     if samples < MIN_SAMPLES_PER_COPY:
         return x
     copy = zero_sample_block(x.shape[0], x.shape[1])
-    copy[:, : x.shape[1]] = x
+    for k in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            copy[k, j] = x[k, j]
     return copy
 
 
@@ -81,7 +84,9 @@ def two_model_margins(x, y, z, width, x_margins, y_margins):  # type: ignore[no-
             products = _inner_products_2x1(x[k, :width], y[k, :width], z[0, :width])
             x_margins[0, k], y_margins[0, k] = products
         return
-    x_margins[:], y_margins[:] = 0.0, 0.0
+    for i in range(SAMPLES_PER_BLOCK):
+        for k in range(x.shape[0]):
+            x_margins[i, k] = y_margins[i, k] = 0.0
     for first in range(0, width, FEATURES_PER_TILE):
         stop = min(first + FEATURES_PER_TILE, width)
         z0, z1, z2 = z[0, first:stop], z[1, first:stop], z[2, first:stop]
@@ -124,8 +129,9 @@ def all_margins(x, z):  # type: ignore[no-untyped-def]
     margins, half_margins = np.empty((len(z) + n, classes)), np.empty((n, (classes + 1) // 2))
     block = zero_sample_block(n, width)
     for start in range(0, len(z), n):
-        samples = z[start : start + n]
-        block[: len(samples), :width] = samples
+        for i in range(min(n, len(z) - start)):
+            for j in range(width):
+                block[i, j] = z[start + i, j]
         model_margins(x, block, width, margins[start : start + n], half_margins)
     return margins[: len(z)]
 
