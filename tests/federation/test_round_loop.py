@@ -12,6 +12,7 @@ from helpers.sources import random_source
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import Interrupted
 from mu2mpi.core.parallel import Communicator
+from mu2mpi.core.registry import lookup
 from mu2mpi.execution import simulation as module
 from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.execution.simulation import CheckpointAction, CheckpointPolicy, PeriodicCheckpoints, Simulation
@@ -235,3 +236,12 @@ def test_a_run_compiles_the_loop_before_its_first_round(settings):
     before = len(round_loop.run_rounds.signatures)
     simulation.run()
     assert len(round_loop.run_rounds.signatures) == before > 0
+
+
+def test_rounds_of_a_derived_server_run_one_by_one(calls, monkeypatch):
+    class OwnServer(lookup("servers", "untrusted")):
+        """Untrusted server of a user, who may change what a round does."""
+
+    monkeypatch.setattr("mu2mpi.federation.problem.Problem.trust_mode", OwnServer)
+    run_of(*prepared())
+    assert not calls

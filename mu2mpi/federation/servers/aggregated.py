@@ -36,6 +36,7 @@ class SecureAggregationServer(WithColluders, UntrustedServer):
     summary = "every machine a part before it sends, and masks"
     options = MaskOptions
     simulation_options = ("masks",)
+    has_plain_rounds = True  # without masks
     adversary = f"Whoever sees everything that leaves the machines, {COLLUDING_SERVER_PHRASE}"
     trusted_parties = "all machines but the colluders, to add their noise and to keep the keys of their masks"
 

@@ -20,7 +20,7 @@ Key: TypeAlias = UInt32Array | None
 class Server(TrustMode):
     """Server side of a trust mode on one rank: collects messages and steps from x_t to x_{t+1}."""
 
-    has_plain_rounds = False  # whether it runs alone, in rounds of increments, noise and a step
+    has_plain_rounds = False  # whether rounds of this class, on a lone rank, are increments, noise and a step
     noise_source: "NoiseSource | None" = None  # noise of the server, if it is central
     masks: "Masks | None" = None  # masks of the rank's machines, if messages are masked
     unmasked_message: IntArray | None = None  # last message of the rank, before masking
@@ -35,7 +35,8 @@ class Server(TrustMode):
         self._communicator, self._key = communicator, key
         self._message_shape = (constants.problem.model_rows, constants.problem.features)
         self.set_up_rank()
-        self.has_plain_rounds = self.has_plain_rounds and communicator.size == 1 and not self.masks
+        is_plain = vars(type(self)).get("has_plain_rounds", False)  # A subclass may run other rounds.
+        self.has_plain_rounds = is_plain and communicator.size == 1 and not self.masks
 
     def set_up_rank(self) -> None:
         """Allocate this rank's message buffers and create its noise source."""
