@@ -119,9 +119,7 @@ ELSEWHERE = {
     "a link to a link to another file": behind_a_link,
     "owners in another file": lambda file: file.__setitem__("machine", h5py.ExternalLink("pipe", "/X")),
     "raw data": lambda file: file.create_dataset("features", X.shape, "f4", external=[("raw", 0, X.nbytes)]),
-    "owners without samples": lambda file: file.create_group("machine"),
-    "an owner without labels": lambda file: file.__setitem__("machine/a/X", X),
-    "an owner that is an array": lambda file: file.__setitem__("machine/a", X),
+    "owners in groups": lambda file: file.__setitem__("machine/a/X", X),
 }
 
 

@@ -23,7 +23,7 @@ HDF5_BLOCK_BYTES = 4 << 20  # approximate size of a read of rows that HDF5 must 
 
 @register
 class Hdf5File(DataFile):
-    """HDF5 file with datasets in one group, or in one group per owner inside the group ``machine``."""
+    """HDF5 file with datasets in one group."""
 
     name, suffixes = "hdf5", (".h5", ".hdf5")
 
@@ -36,32 +36,15 @@ class Hdf5File(DataFile):
             # HDF5 would open the target of an external link, even a pipe.
             if file.id.links.visit(lambda _, link: link.type == h5py.h5l.TYPE_EXTERNAL or None, info=True):
                 raise InputError(f"{path} has links to other files; copy their targets into it")
-            owners: Any = file.get(OWNER_COLUMN)
-            self._owner_names = sorted(owners) if isinstance(owners, h5py.Group) else None
-            if self._owner_names is None:
-                self._table_groups = [_find_table_group(file)]
-                self.array_names = list(self._table_groups[0])
-                return
-            self._table_groups = [owners[name] for name in self._owner_names]
-        if not self._table_groups or not all(isinstance(group, h5py.Group) for group in self._table_groups):
-            raise InputError(f"{path}: its group {OWNER_COLUMN} must have a group for each owner")
-        self.array_names = [*self._table_groups[0], OWNER_COLUMN]
+            if isinstance(file.get(OWNER_COLUMN), h5py.Group):
+                advice = "Write a dataset with the owner of each row"
+                raise InputError(f"{path}: its {OWNER_COLUMN} is a group. {advice}")
+            self._table_group = _find_table_group(file)
+            self.array_names = list(self._table_group)
 
     def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, Any]:
-        owners = self._owner_names
-        names = [name for name in wanted_arrays if owners is None or name != OWNER_COLUMN]
         with as_input_errors(self.path):
-            datasets = {n: [DatasetRows(self.path, n, g[n]) for g in self._table_groups] for n in names}
-        if owners is None:
-            return {name: parts[0] for name, parts in datasets.items()}
-        lengths = {tuple(part.shape[0] for part in parts) for parts in datasets.values()}
-        if len(lengths) > 1:
-            raise InputError(f"{self.path}: an owner has more or fewer labels than rows of features")
-        columns: dict[str, list[Any]] = {**datasets}
-        if OWNER_COLUMN in wanted_arrays:
-            counts = zip(owners, lengths.pop(), strict=True)
-            columns[OWNER_COLUMN] = [np.broadcast_to(np.array([[n]]), (count, 1)) for n, count in counts]
-        return {name: ConcatenatedRows(self.path, parts) for name, parts in columns.items()}
+            return {name: DatasetRows(self.path, name, self._table_group[name]) for name in wanted_arrays}
 
 
 def _find_table_group(group: Any) -> Any:
@@ -71,24 +54,6 @@ def _find_table_group(group: Any) -> Any:
             break
         group = children[0]
     return group
-
-
-class ConcatenatedRows:
-    """Concatenation of HDF5 datasets along rows, indexed by ascending row numbers."""
-
-    def __init__(self, path: Path, datasets: list[Any]) -> None:
-        self._datasets, self.dtype = datasets, np.result_type(*{dataset.dtype for dataset in datasets})
-        self._row_offsets = np.cumsum([0, *(dataset.shape[0] for dataset in datasets)])
-        if len({math.prod(dataset.shape[1:]) for dataset in datasets}) > 1:
-            raise InputError(f"{path}: the owners in its group {OWNER_COLUMN} differ in number of features")
-        self.shape = int(self._row_offsets[-1]), *datasets[0].shape[1:]
-
-    def __getitem__(self, rows: IntArray) -> NDArray[Any]:
-        bounds = np.searchsorted(rows, self._row_offsets)
-        blocks = [np.empty((0, math.prod(self.shape[1:])), self.dtype)]
-        for k in np.flatnonzero(np.diff(bounds)).tolist():
-            blocks.append(self._datasets[k][rows[bounds[k] : bounds[k + 1]] - self._row_offsets[k]])
-        return np.concatenate(blocks, dtype=self.dtype)
 
 
 class DatasetRows:
