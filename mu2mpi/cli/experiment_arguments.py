@@ -27,7 +27,6 @@ def add_run_options(parser: ArgumentParser, overwrite_help: str) -> None:
     """Add the options of experiments, logs and checkpoints, which `run` and `sweep` share, to a parser."""
     add_flag(parser, "--overwrite", overwrite_help)
     parser.add_argument("--log", type=Path, metavar="FILE", help="text log of evaluations and checkpoints")
-    parser.add_argument("--log-json", type=Path, metavar="FILE", help="log with a JSON object per line")
     add_shared_options(parser, "--data-dir")
     seconds = CHECKPOINT_INTERVAL_SECONDS
     interval = f"time between checkpoints; Ctrl-C and SIGTERM write one [default: {seconds:g}]"
@@ -61,7 +60,7 @@ def add_field(parser: Any, name: str, field: FieldInfo, **overrides: Any) -> Non
 
 
 def prepare_run(arguments: Namespace, communicator: Communicator, output_paths: list[Path]) -> dict[str, Any]:
-    """Check the log files; return keyword arguments of `run` and `run_sweep`."""
+    """Check the log file; return keyword arguments of `run` and `run_sweep`."""
     if not arguments.checkpoint_every > 0:
         arguments.parser.error(f"--checkpoint-every must be positive, got {arguments.checkpoint_every:g}")
     from mu2mpi.execution.environment import kernel_cache_folder
@@ -73,18 +72,15 @@ def prepare_run(arguments: Namespace, communicator: Communicator, output_paths: 
     checkpoints = [checkpoint_path(output) for output in output_paths]
     output_files = (*output_paths, *checkpoints, *map(previous_checkpoint_path, checkpoints))
     reserved_paths = {os.path.realpath(path) for path in output_files}
-    options = ((arguments.log, False), (arguments.log_json, True))
-    logs = [(path, as_json) for path, as_json in options if path is not None]
     with communicator.collective_errors():
-        for path, as_json in logs if communicator.rank == 0 else ():
-            _check_log_file(path, reserved_paths, rb"\{" if as_json else rb"\d{4}-\d\d-\d\dT")
-            reserved_paths.add(os.path.realpath(path))
+        if arguments.log is not None and communicator.rank == 0:
+            _check_log_file(arguments.log, reserved_paths)
     keywords = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
-    return {"callbacks": [LogFile(path, as_json) for path, as_json in logs], **keywords}
+    return {"callbacks": [] if arguments.log is None else [LogFile(arguments.log)], **keywords}
 
 
-def _check_log_file(path: Path, reserved_paths: set[str], first_bytes_pattern: bytes) -> None:
-    """Raise InputError unless a log file is writable, and is new or starts with the pattern."""
+def _check_log_file(path: Path, reserved_paths: set[str]) -> None:
+    """Raise InputError unless a log file is writable, and is new or starts with a date."""
     if os.path.realpath(path) in reserved_paths:
         raise InputError(f"{path} is another output of this command. Choose another file for the log")
     try:
@@ -96,8 +92,8 @@ def _check_log_file(path: Path, reserved_paths: set[str], first_bytes_pattern: b
         if path.is_file():
             with path.open("rb") as file:
                 start = file.read(64)
-            if start and not re.match(first_bytes_pattern, start):
-                raise InputError(f"{path} exists and is not a log of this kind. Choose another file")
+            if start and not re.match(rb"\d{4}-\d\d-\d\dT", start):
+                raise InputError(f"{path} exists and is not a log. Choose another file")
     except OSError as error:
         raise InputError(f"cannot write the log {path}: {error.strerror}. Choose another file") from None
 

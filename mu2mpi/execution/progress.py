@@ -1,13 +1,11 @@
 """Callbacks that report progress: a bar or plain lines on standard error, and log files."""
 
-import json
 import math
 import sys
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
-from typing import Any, TextIO
+from typing import TextIO
 
 from mu2mpi.core.registry import default_name, lookup
 from mu2mpi.core.text import warn
@@ -134,22 +132,18 @@ class BarProgress(LogProgress):
 
 
 class LogFile(Callback):
-    """Log file of a run's events, as appended text or JSON lines; write errors only cause a warning."""
+    """Log file of a run's events, as appended lines; write errors only cause a warning."""
 
-    def __init__(self, path: Path | str, as_json: bool = False) -> None:
-        self._path, self._as_json, self._has_warned = Path(path).absolute(), as_json, False
+    def __init__(self, path: Path | str) -> None:
+        self._path, self._has_warned = Path(path).absolute(), False
 
-    def _write(self, event: str, text: str, values: dict[str, Any]) -> None:
-        time, run = datetime.now(UTC).isoformat(timespec="milliseconds"), self._start.name
-        line = f"{time} {run}: {text}"
-        if self._as_json:
-            record = {"event": event, "time": time, "run": run, **values}
-            line = json.dumps(_without_nan(record), allow_nan=False)
+    def _write(self, text: str) -> None:
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # File names may be invalid text, and other processes may append to the same file.
             with open(self._path, "a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(f"{line}\n")
+                file.write(f"{time} {self._start.name}: {text}\n")
         except OSError as error:
             if not self._has_warned:
                 warn(f"cannot write the log {self._path}: {error}; the run continues without it")
@@ -157,34 +151,16 @@ class LogFile(Callback):
 
     def on_start(self, start: RunStart) -> None:
         self._start, note = start, NOT_PRIVATE_NOTE if start.has_private_test_set else None
-        problem = start.constants.problem
-        values = {
-            "settings": start.experiment.settings(),
-            "rounds": start.constants.rounds,
-            "machines": problem.machines,
-            "parameters": problem.d,
-            "rounds_done": start.rounds_done,
-            "ranks": start.ranks,
-            **({"note": note} if note else {}),
-        }
-        self._write("start", "; ".join(filter(None, (run_headline(start), note))), values)
+        self._write("; ".join(filter(None, (run_headline(start), note))))
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        text = f"round {evaluation.round} of {self._start.constants.rounds}: {evaluation}"
-        self._write("evaluation", text, asdict(evaluation))
+        self._write(f"round {evaluation.round} of {self._start.constants.rounds}: {evaluation}")
 
     def on_checkpoint(self, rounds_done: int) -> None:
-        self._write("checkpoint", f"checkpoint after round {rounds_done}", {"round": rounds_done})
+        self._write(f"checkpoint after round {rounds_done}")
 
     def on_finish(self, result: Result) -> None:
-        seconds = float(result.history.elapsed_seconds[-1])
-        self._write("finish", f"done, took {duration_text(seconds)}", {"elapsed_seconds": seconds})
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nan(item) for name, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        self._write(f"done, took {duration_text(float(result.history.elapsed_seconds[-1]))}")
 
 
 def fewer_ranks_advice(result: Result) -> str | None:

@@ -1,7 +1,6 @@
 """What a run tells of itself while it goes on, on a terminal and in a log."""
 
 import io
-import json
 import multiprocessing
 import os
 import re
@@ -151,10 +150,6 @@ def test_numbers_have_no_exponents_and_durations_are_short(text, expected):
 SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 20, "seed": 1}
 
 
-def events(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 class Stops(Callback):
     def on_evaluation(self, evaluation):
         if evaluation.round == 8:
@@ -163,47 +158,46 @@ class Stops(Callback):
 
 def test_logs_go_on_where_a_run_does(tmp_path, monkeypatch):
     monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_INTERVAL_SECONDS", 0.0)
-    plain, as_json, output = tmp_path / "a.log", tmp_path / "a.jsonl", tmp_path / "a.h5"
-    logs = [LogFile(plain), LogFile(as_json, as_json=True)]
+    path, output = tmp_path / "a.log", tmp_path / "a.h5"
     with pytest.raises(Interrupted) as stop:
-        mu2mpi.run(SETTINGS, output=output, callbacks=[*logs, Stops()])
-    result = mu2mpi.run(SETTINGS, output=output, callbacks=logs)
-    found, history = events(as_json), result.history
-    assert {event["run"] for event in found} == {str(output)}
-    assert found[0]["settings"]["rounds"] == 20
-    measured = [event for event in found if event["event"] == "evaluation"]
-    for name, column in (("round", "round"), ("loss", "test_loss"), ("score", "test_accuracy")):
-        assert [event[name] for event in measured] == getattr(history, column).tolist()
-    assert [event["rho_spent"] for event in measured] == history.rho_spent.tolist()
-    starts = [event for event in found if event["event"] == "start"]
-    assert [start["rounds_done"] for start in starts] == [0, stop.value.rounds_done]
-    assert [event["round"] for event in found if event["event"] == "checkpoint"] == [stop.value.rounds_done]
-    assert found[-1]["event"] == "finish"
-    lines = plain.read_text().splitlines()
-    assert len(lines) == len(found)
-    assert all(re.match(rf"20\S+\+00:00 {re.escape(str(output))}: ", line) for line in lines)
+        mu2mpi.run(SETTINGS, output=output, callbacks=[LogFile(path), Stops()])
+    result = mu2mpi.run(SETTINGS, output=output, callbacks=[LogFile(path)])
+    lines, history, done = path.read_text().splitlines(), result.history, stop.value.rounds_done
+    start = rf"20\S+\+00:00 {re.escape(str(output))}: "
+    assert all(re.match(start, line) for line in lines)
+    texts = [re.sub(start, "", line) for line in lines]
+    measured = [text for text in texts if text.startswith("round ")]
+    columns = (history.round, history.test_loss, history.test_accuracy, history.rho_spent)
+    assert measured == [
+        f"round {t} of 20: loss {loss:.4f}, accuracy {score:.1%}, rho spent {spent:.3g}"
+        for t, loss, score, spent in zip(*columns, strict=True)
+    ]
+    first, resumed = (text for text in texts if "T = 20 rounds" in text)
+    assert (first, resumed.endswith(f"; resuming after round {done}")) == (texts[0], True)
+    assert [text for text in texts if "checkpoint" in text] == [f"checkpoint after round {done}"]
+    assert texts[-1].startswith("done, took ")
 
 
-def test_numbers_that_are_not_finite_are_null_and_names_need_be_no_text(tmp_path):
-    path, output = tmp_path / "a.jsonl", tmp_path / os.fsdecode(b"\xff.h5")
-    logs = [LogFile(path, as_json=True), LogFile(tmp_path / "a.log")]
-    mu2mpi.run({**SETTINGS, "rho": float("inf")}, output=output, callbacks=logs)
-    assert events(path)[0]["settings"]["rho"] is None
-    assert b"\\udcff.h5" in (tmp_path / "a.log").read_bytes()
+def test_names_in_a_log_need_be_no_text(tmp_path):
+    path, output = tmp_path / "a.log", tmp_path / os.fsdecode(b"\xff.h5")
+    mu2mpi.run({**SETTINGS, "rho": float("inf")}, output=output, callbacks=[LogFile(path)])
+    assert b"\\udcff.h5" in path.read_bytes()
 
 
 def run_with_log(path, seed):
-    mu2mpi.run({**SETTINGS, "seed": seed}, callbacks=[LogFile(path, as_json=True)])
+    mu2mpi.run({**SETTINGS, "seed": seed}, callbacks=[LogFile(path)])
 
 
 def test_lines_of_several_processes_stay_whole(tmp_path):
-    path, context = tmp_path / "a.jsonl", multiprocessing.get_context("fork")
+    path, context = tmp_path / "a.log", multiprocessing.get_context("fork")
     writers = [context.Process(target=run_with_log, args=(path, seed)) for seed in range(3)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    assert [event["event"] for event in events(path)].count("finish") == 3
+    lines = path.read_text().splitlines()
+    assert all(re.match(r"20\S+\+00:00 run: (synthetic, |round |done, took )", line) for line in lines)
+    assert sum("done, took" in line for line in lines) == 3
 
 
 @pytest.fixture
@@ -229,30 +223,25 @@ def test_no_file_of_the_user_is_a_log(tmp_path, capsys):
     data, output = tmp_path / "data.csv", tmp_path / "a.h5"
     data.write_text("a,label\n1,0\n0,1\n")
     run = ["run", "--machines", "2", "--rounds", "5", "-o", str(output)]
-    for option in ("--log", "--log-json"):
-        for file in (data, output, tmp_path / "a.h5.checkpoint", tmp_path):
-            assert main([*run, option, str(file)]) == 2
-            assert str(file) in capsys.readouterr().err
+    for file in (data, output, tmp_path / "a.h5.checkpoint", tmp_path):
+        assert main([*run, "--log", str(file)]) == 2
+        assert str(file) in capsys.readouterr().err
     assert data.read_text() == "a,label\n1,0\n0,1\n"
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
-    same = str(tmp_path / "log")
-    assert main([*run, "--log", same, "--log-json", same]) == 2
-    assert main([*run, "--log", same]) == 0
-    assert main([*run, "--overwrite", "--log-json", same]) == 2
-    assert main([*run, "--overwrite", "--log", same]) == 0
+    log = str(tmp_path / "log")
+    assert main([*run, "--log", log]) == 0
+    assert main([*run, "--overwrite", "--log", log]) == 0
 
 
 def test_commands_write_logs(tmp_path):
     options = [part for name, value in SETTINGS.items() for part in (f"--{name}", str(value))]
-    plain, as_json = tmp_path / "new" / "a.log", tmp_path / "a.jsonl"
-    logs = ["--log", str(plain), "--log-json", str(as_json)]
-    assert main(["run", *options, "-o", str(tmp_path / "a.h5"), *logs]) == 0
+    log = tmp_path / "new" / "a.log"
+    assert main(["run", *options, "-o", str(tmp_path / "a.h5"), "--log", str(log)]) == 0
     config = tmp_path / "sweep.toml"
     config.write_text("seed = [1, 2]")
-    assert main(["sweep", str(config), *options[:-2], "-o", str(tmp_path), *logs]) == 0
-    finished = [event["run"] for event in events(as_json) if event["event"] == "finish"]
-    assert finished == [str(tmp_path / name) for name in ("a.h5", "seed-1.h5", "seed-2.h5")]
-    assert plain.read_text().count("done, took") == 3
+    assert main(["sweep", str(config), *options[:-2], "-o", str(tmp_path), "--log", str(log)]) == 0
+    finished = [line.split()[1] for line in log.read_text().splitlines() if "done, took" in line]
+    assert finished == [f"{tmp_path / name}:" for name in ("a.h5", "seed-1.h5", "seed-2.h5")]
 
 
 def test_a_log_says_that_a_test_set_of_ones_own_is_not_protected(tmp_path):
