@@ -16,7 +16,6 @@ from mu2mpi.config.experiment_options import method_option_names, option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.core.suggestions import suggest_setting
-from mu2mpi.core.toml import read_toml
 from mu2mpi.federation.trust_mode import DEFAULT_COLLUDER_RATIO
 from mu2mpi.results.reader import RunSummary
 
@@ -37,7 +36,7 @@ UNSET_PHRASES = {
     "noise_correlation": "noise of its own", "preset": "the theory's settings", "seed": "no seed",
 }  # fmt: skip
 MISSING = "–"  # Text of an empty table entry
-LabelsArgument = Mapping[str, str] | Path | str | Sequence[str]  # As `parse_labels` takes them
+LabelsArgument = Mapping[str, str] | str | Sequence[str]  # As `parse_labels` takes them
 GroupKey = tuple[Any, ...]  # Values of the settings by which runs are grouped
 RowGetter = Callable[[RunSummary], Mapping[str, Any]]  # Columns of a run by name
 
@@ -291,30 +290,21 @@ class Labels:
 
 
 def parse_labels(labels: LabelsArgument) -> dict[str, str]:
-    """Read labels of settings (``rho``) and values (``rho=4``) from a mapping, strings or TOML files."""
-    pairs: list[tuple[str, Any, str]] = []
-    if isinstance(labels, Mapping):
-        pairs, labels = [(key, label, "") for key, label in labels.items()], ()
-    for entry in [labels] if isinstance(labels, Path | str) else labels:
-        if Path(entry).suffix == ".toml":
-            for key, value in read_toml(Path(entry)).items():
-                by_value = value.items() if isinstance(value, dict) else ()
-                flat = {f"{key}={own}": label for own, label in by_value} or {key: value}
-                pairs += [(*pair, f"{entry}: ") for pair in flat.items()]
-            continue
-        # The last colon separates, since values such as labels:1 and uniform:10 have colons.
-        key, colon, label = str(entry).rpartition(":")
-        if not colon:
-            raise InputError(f"{entry!r} is neither a label such as rho=4:strong nor a TOML file of labels")
-        pairs.append((key, label, ""))
+    """Read labels of settings (``rho``) and values (``rho=4``) from a mapping, or from texts with a colon."""
     parsed = {}
-    for key, label, file in pairs:
+    for entry in [labels] if isinstance(labels, str) else labels:
+        # The last colon separates, since values such as labels:1 and uniform:10 have colons.
+        key, colon, label = entry.rpartition(":")
+        if isinstance(labels, Mapping):
+            key, label = entry, labels[entry]
+        elif not colon:
+            raise InputError(f"{entry!r} is not a label such as rho=4:strong")
         name, equals, value = key.strip().partition("=")
         if name not in option_fields():
             hint = suggest_setting(name, option_fields())
-            raise InputError(f"{file}there is no setting {name!r}{hint}")
+            raise InputError(f"there is no setting {name!r}{hint}")
         if not isinstance(label, str):
-            raise InputError(f"{file}the label of {key} must be text, got {label!r}")
+            raise InputError(f"the label of {key} must be text, got {label!r}")
         # In the format of `format_value`: 4.0 is "4".
         with suppress(ValueError):
             value = format_value(float(value))
@@ -323,9 +313,9 @@ def parse_labels(labels: LabelsArgument) -> dict[str, str]:
 
 
 def unmatched_labels(labels: Sequence[str], runs: Sequence[RunSummary]) -> list[str]:
-    """Return a warning for each label of a value that no run has; labels in files are not checked."""
+    """Return a warning for each label of a value that no run has."""
     warnings = []
-    for key in parse_labels([entry for entry in labels if Path(entry).suffix != ".toml"]):
+    for key in parse_labels(labels):
         name, equals, value = key.partition("=")
         pairs = [(getattr(run.experiment, name), run.independent_settings[name]) for run in runs]
         if equals and value not in {format_value(v) for values in pairs for v in values}:

@@ -20,7 +20,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 RUN_FILTER_HELP = "settings of the runs to use, such as rho=4,16,server=trusted; may be repeated"
 MEASUREMENTS_HELP = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
-LABELS_HELP = "name of a setting or value, such as rho=4:strong or rho:privacy, or a TOML file"
+LABELS_HELP = "name of a setting or value, such as rho=4:strong or rho:privacy"
 DATA_DIR_HELP = "folder of data sets, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
 SHARED_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE,...", "help": RUN_FILTER_HELP},

@@ -87,16 +87,14 @@ def test_a_figure_has_the_width_type_size_and_axes_that_are_asked_for():
             FigureOptions(wrong)
 
 
-def test_own_labels_take_the_place_of_symbols(tmp_path):
-    file = tmp_path / "labels.toml"
-    file.write_text('server = "seen by"\n[epsilon]\n"2.0" = "weak"\n')
-    page = FigureOptions(labels=["epsilon=1:strong", str(file)])
+def test_own_labels_take_the_place_of_symbols():
+    page = FigureOptions(labels=["epsilon=1:strong", "server:seen by", "epsilon=2.0:weak"])
     (legend,) = draw_figure("tradeoff", study(), options=page, x_axis="machines").legends
     assert {"strong", "weak"} <= {text.get_text() for text in legend.get_texts()}
-    for wrong in ("strong", "eps=1:strong", str(tmp_path / "none.toml")):
+    for wrong in ("strong", "eps=1:strong"):
         with pytest.raises(InputError):
             FigureOptions(labels=[wrong])
-    assert unmatched_labels(["epsilon=2.0:weak", "rho:privacy", "none.toml"], study()) == []
+    assert unmatched_labels(["epsilon=2.0:weak", "rho:privacy"], study()) == []
     assert len(unmatched_labels(["epsilon=7:foo", "server=trsted:foo"], study())) == 2
 
 

@@ -83,9 +83,8 @@ def test_names_of_settings_and_measurements_that_are_misspelt_are_answered(capsy
     assert f"did you mean {meant}?" in capsys.readouterr().err
 
 
-def test_custom_labels(tmp_path):
-    (tmp_path / "labels.toml").write_text('method = "algorithm"\n[epsilon]\n1 = "strict"\n')
-    labels = Labels(parse_labels([str(tmp_path / "labels.toml"), "epsilon=4:loose"]))
+def test_custom_labels():
+    labels = Labels(parse_labels(["method:algorithm", "epsilon=1:strict", "epsilon=4:loose"]))
     runs = [run for epsilon in (1.0, 4.0) for run in methods(epsilon=epsilon)]
     text = build_table(runs).render("text", TableStyle(labels=labels))
     assert cells_of(text, "algorithm") == [["algorithm", "strict", "loose"]]

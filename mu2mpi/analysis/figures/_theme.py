@@ -29,7 +29,7 @@ class FigureOptions:
         Title in place of the figure's own.
     linear : bool
         Whether logarithmic axes become linear.
-    labels : mapping, sequence of str, or path
+    labels : mapping, or sequence of str
         Labels of settings and their values, as for `parse_labels`.
     style : path, optional
         A matplotlib style sheet.
