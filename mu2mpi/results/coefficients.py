@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from mu2mpi.data.table_schema import EncodedTable, InvalidValues, Schema
 from mu2mpi.data.text_encoding import to_nfc
 from mu2mpi.federation.problem import Problem
 
+# Names, offsets and scales of features, computed from data columns as (column - offset) / scale
+FeatureUnits = tuple[tuple[str, ...], FloatArray, FloatArray]
 X_NAME = Path("X")  # Name of samples in memory in error messages
 SAMPLE_SCALING_NOTE = (
     "Each sample was scaled by a factor of its own, so that there are no common coefficients in the columns' "
@@ -102,29 +104,12 @@ def _read_features(
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """Coefficients of a linear model.
+    """Coefficients of a linear model."""
 
-    Attributes
-    ----------
-    row_names, terms : tuple of str
-        Names of the model's rows (classes, or the label), and of the features and the intercept.
-    values : ndarray of float64, shape (rows, terms)
-    notes : tuple of str
-        Meaning of the values, as sentences.
-    """
-
-    row_names: tuple[str, ...]
-    terms: tuple[str, ...]
-    values: FloatArray
-    notes: tuple[str, ...]
-
-
-class FeatureUnits(NamedTuple):
-    """Offset and scale by which each feature was computed from a data column: (column - offset) / scale."""
-
-    terms: tuple[str, ...]  # names of the features
-    offsets: FloatArray
-    scales: FloatArray
+    row_names: tuple[str, ...]  # of the model: classes, or the label
+    terms: tuple[str, ...]  # names of the features, and of the intercept
+    values: FloatArray  # shape (rows, terms)
+    notes: tuple[str, ...]  # meaning of the values, as sentences
 
 
 def compute_coefficients(
@@ -138,8 +123,9 @@ def compute_coefficients(
     """Convert a model x, shape (rows, features), to coefficients per unit of each data column."""
     scaling, loss_function = problem.feature_scaling, problem.loss
     # The margin is linear in columns v: sum of w (v - offset) / scale, and the bias.
-    slopes = x[:, :-1] / units.scales
-    intercepts = scaling.bias_feature * x[:, -1] - slopes @ units.offsets
+    terms, offsets, scales = units
+    slopes = x[:, :-1] / scales
+    intercepts = scaling.bias_feature * x[:, -1] - slopes @ offsets
     label_scale, label_offset = 1.0, 0.0
     if label_range is not None and not in_scaled_units:
         label_scale, label_offset = loss_function.margin_to_label_units(*label_range)
@@ -150,7 +136,7 @@ def compute_coefficients(
     label_class = "" if label_range is not None else " of the class"
     meaning = f"Each value is what a unit of {column} adds to {loss_function.margin_meaning}{label_class}."
     notes = (meaning, *[SAMPLE_SCALING_NOTE] * scaling.is_per_sample)
-    return Coefficients(row_names, (*units.terms, "(intercept)"), values, notes)
+    return Coefficients(row_names, (*terms, "(intercept)"), values, notes)
 
 
 def column_units(schema: Schema) -> FeatureUnits:
@@ -167,4 +153,4 @@ def column_units(schema: Schema) -> FeatureUnits:
         terms += [name + suffixes.get(column.type, "")] if len(names) == 1 else names
         offsets += [offset] * len(names)
         scales += [scale] * len(names)
-    return FeatureUnits(tuple(terms), np.array(offsets), np.array(scales))
+    return tuple(terms), np.array(offsets), np.array(scales)

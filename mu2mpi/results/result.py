@@ -220,7 +220,7 @@ class Result:
 
         See `Coefficients`.
         """
-        from mu2mpi.results.coefficients import FeatureUnits, column_units, compute_coefficients
+        from mu2mpi.results.coefficients import column_units, compute_coefficients
 
         problem, features = self.problem, self.x.shape[1] - 1
         in_column_units = not (in_scaled_units or problem.feature_scaling.is_per_sample)
@@ -229,7 +229,7 @@ class Result:
         else:
             names = self.feature_names or tuple(map(str, range(features)))
             scales = np.ones(features) / (self.feature_scale if in_column_units else 1.0)
-            units = FeatureUnits(names, np.zeros(features), scales)
+            units = names, np.zeros(features), scales
         names, label_range = self.model_row_names, self.label_range
         return compute_coefficients(self.x, names, problem, units, label_range, in_scaled_units)
 
