@@ -35,14 +35,12 @@ class TableEntry(NamedTuple):
         return f"{number} {escape(self.remark)}" if self.remark else number
 
 
-def align_column(
-    column: Sequence[TableEntry], padding: Callable[[str], str] = lambda t: " " * len(t)
-) -> list[str]:
+def align_column(column: Sequence[TableEntry]) -> list[str]:
     """Return the entries of a column as text, aligned at decimal points and plus-minus signs."""
     has_best = any(entry.is_best for entry in column)
     means, stds = [entry.mean for entry in column], [entry.std for entry in column]
     texts = []
-    paddings = zip(_decimal_paddings(means, padding), _decimal_paddings(stds, padding), strict=True)
+    paddings = zip(_decimal_paddings(means), _decimal_paddings(stds), strict=True)
     for entry, ((before, after), (std_before, std_after)) in zip(column, paddings, strict=True):
         text = before + entry.mean + ("*" if entry.is_best else " " * has_best)
         text += f"{after} ± {std_before}{entry.std}" if entry.std else ""
@@ -50,12 +48,12 @@ def align_column(
     return texts
 
 
-def _decimal_paddings(numbers: TableRow, padding: Callable[[str], str]) -> list[tuple[str, str]]:
-    """Return the padding before and after each number that aligns the decimal points of a column."""
+def _decimal_paddings(numbers: TableRow) -> list[tuple[str, str]]:
+    """Return the spaces before and after each number that align the decimal points of a column."""
     partitions = [text.partition(".") for text in numbers]
-    split_numbers = [(integer_part, point + digits) for integer_part, point, digits in partitions]
-    longest, deepest = (max(column, key=len) for column in zip(*split_numbers, strict=True))
-    return [(padding(longest[: len(longest) - len(w)]), padding(deepest[len(d) :])) for w, d in split_numbers]
+    lengths = [(len(integer_part), len(point + digits)) for integer_part, point, digits in partitions]
+    longest, deepest = map(max, zip(*lengths, strict=True))
+    return [(" " * (longest - before), " " * (deepest - after)) for before, after in lengths]
 
 
 class PivotRow(NamedTuple):

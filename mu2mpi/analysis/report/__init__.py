@@ -65,7 +65,8 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         skipped=[*skipped, *notes],
         tables=pivot_tables(table.sections, Labels()),
         theory=theory,
-        align_column=lambda column: align_column(column, _spaces_as_wide_as),
+        # A figure space is as wide as a digit.
+        align_column=lambda column: [text.replace(" ", "\u2007") for text in align_column(column)],
         notes=table.notes,
         figures=figures,
         failed_figures=failures,
@@ -75,11 +76,6 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         config=repeat_config(distinct_runs),
     )
     return text.lstrip()
-
-
-def _spaces_as_wide_as(text: str) -> str:
-    """Return Unicode spaces as wide as the digits and points of a text."""
-    return "".join("\u2007" if letter.isalnum() else "\u2008" for letter in text)
 
 
 def settings_table(runs: Sequence[RunSummary]) -> TableRows:
