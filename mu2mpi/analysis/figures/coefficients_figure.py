@@ -20,14 +20,6 @@ def best_run(runs: Sequence[RunSummary]) -> RunSummary:
     return min(runs, key=lambda run: (math.isnan(run.test_loss), run.test_loss))
 
 
-def run_title(runs: Sequence[RunSummary], options: FigureOptions) -> str:
-    """Return a title for the model of `best_run`, with its settings in `RUN_TITLE`."""
-    run = best_run(runs)
-    settings = {n: value for n in RUN_TITLE if (value := run.independent_settings[n]) is not None}
-    suffix = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
-    return f"Model: {options.labels.settings(settings)}{suffix}"
-
-
 @register
 class CoefficientsFigure(Figure):
     name = "coefficients"
@@ -48,7 +40,9 @@ class CoefficientsFigure(Figure):
         largest = np.argsort(-np.abs(coefficients.values[:, :-1]).max(axis=0), kind="stable")[:limit]
         selected = [*np.sort(largest).tolist(), terms - 1]
         layout = Layout(options, 1, 1, 0.1 + term_inches * len(selected))
-        layout.title = run_title(runs, options)
+        settings = {n: value for n in RUN_TITLE if (value := run.independent_settings[n]) is not None}
+        suffix = " — the run of smallest loss" if len(runs) > 1 and not math.isnan(run.test_loss) else ""
+        layout.title = f"Model: {options.labels.settings(settings)}{suffix}"
         panel, positions = layout.panels[0, 0], np.arange(len(selected))
         panel.axvline(0, color=FOREGROUND, linewidth=0.7)
         for k, (name, colour) in enumerate(zip(coefficients.row_names, palette(rows), strict=True)):
