@@ -34,25 +34,9 @@ def get_figure(name: str, x_axis: str | None = None) -> "Figure":
 def draw_figure(
     name: str, runs: Sequence[RunSummary], x_axis: str | None = None, options: FigureOptions = DEFAULT_OPTIONS
 ) -> Any:
-    """Draw the figure of a name from runs, after dropping repeated runs of one experiment.
+    """Return the matplotlib figure of a name, such as ``history``, from runs without their repeats.
 
-    Parameters
-    ----------
-    name : str
-        Name of a registered figure, such as ``history``.
-    runs : sequence of RunSummary
-    x_axis : str, optional
-        Quantity on the horizontal axis, one of the figure's `x_axes`.
-    options : FigureOptions, optional
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    InputError
-        If the figure cannot show these runs.
+    The horizontal axis `x_axis` is one of the figure's `x_axes`. InputError if it cannot show these runs.
     """
     figure = get_figure(name, x_axis)
     if options.values and not figure.has_value_panels:

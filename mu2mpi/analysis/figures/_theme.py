@@ -19,7 +19,7 @@ STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
 
 
 class FigureOptions:
-    """Options of a figure, as in ``mu2mpi plot``.
+    """Options of a figure, as in ``mu2mpi plot``; InputError if one cannot be used.
 
     Parameters
     ----------
@@ -37,11 +37,6 @@ class FigureOptions:
         Measurements, each in a panel of its own, for figures that have such panels.
     user_axes : array_like of matplotlib axes, optional
         Axes to draw on, in place of a new figure.
-
-    Raises
-    ------
-    InputError
-        If the width is out of range, or a file cannot be used.
     """
 
     def __init__(
