@@ -26,16 +26,6 @@ OPTION_GROUPS = {
 }
 DEFAULT_OPTION_GROUP = "run"  # group of the options that OPTION_GROUPS does not list
 _GROUP_OF_OPTION = {name: title for title, members in OPTION_GROUPS.items() for name in members.split()}
-DOCS_PAGES = {
-    "sources": "docs/guides/data.md",
-    "partitions": "docs/guides/federations.md",
-    "losses": "docs/guides/losses.md",
-    "methods": "docs/guides/methods.md",
-    "presets": "docs/guides/practical.md",
-    "mechanisms": "docs/guides/privacy.md",
-    "servers": "docs/guides/trust.md",
-    "participation": "docs/guides/federations.md",
-}
 
 
 class RegisteredOptionValue(NamedTuple):
@@ -209,9 +199,8 @@ def _with_help_details(actions: list[Action], fields: dict[str, Any]) -> list[Ac
 
 
 def _add_registered_value(formatter: HelpFormatter, value: RegisteredOptionValue) -> None:
-    """Add an option's value to the help: its summary, its page in the docs, and its own options."""
+    """Add an option's value to the help: its summary and its own options."""
     fields = value.component_fields
-    no_options = "" if fields else ". It has no options of its own"
-    summary = value.summary[:1].upper() + value.summary[1:]
-    text = f"{summary}. See {DOCS_PAGES[value.component_kind]}{no_options}."
+    no_options = "" if fields else " It has no options of its own."
+    text = f"{value.summary[:1].upper()}{value.summary[1:]}.{no_options}"
     _add_section(formatter, value.title, _with_help_details(_field_actions(fields), fields), text)
