@@ -26,9 +26,6 @@ CHECKPOINT_ADVICE = (
 )
 # History column of the model's score, by the kind of labels: classes (classification), numbers (regression)
 SCORE_COLUMNS = {"classes": "test_accuracy", "numbers": "test_r2"}
-# ``long_name`` attributes in HDF5 of the confusion matrix and its dimensions
-CONFUSION_LONG_NAME = "test samples by true and predicted class"
-CONFUSION_DIMENSIONS = {"class": "true class of a test sample", "predicted": "class predicted by the output"}
 
 
 def format_score(score: float, label_kind: str) -> str:

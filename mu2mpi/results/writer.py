@@ -16,7 +16,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_creatable, write_atomically
 from mu2mpi.core.hdf5 import create_group, hdf5_file_bytes, write_array, write_attributes
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
-from mu2mpi.results.records import CONFUSION_DIMENSIONS, CONFUSION_LONG_NAME, RESULT_SCHEMA, History
+from mu2mpi.results.records import RESULT_SCHEMA, History
 from mu2mpi.results.result import Result
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
@@ -85,9 +85,10 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
         if (rows := result.test_rows) is not None:
             _write_dataset(metrics, "test_row", rows, "row of a test sample in the data file, from 0")
         if (confusion := result.confusion) is not None:
-            numbers, dimensions = np.arange(len(confusion)), CONFUSION_DIMENSIONS.items()
-            scales = [_write_dataset(metrics, name, numbers, text) for name, text in dimensions]
-            _write_dataset(metrics, "confusion", confusion, CONFUSION_LONG_NAME, scales=scales)
+            names = {"class": "true class of a test sample", "predicted": "class predicted by the output"}
+            numbers, text = np.arange(len(confusion)), "test samples by true and predicted class"
+            scales = [_write_dataset(metrics, name, numbers, each) for name, each in names.items()]
+            _write_dataset(metrics, "confusion", confusion, text, scales=scales)
     if result.diagnostics is not None:
         private = create_group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
         if (counts := result.class_counts) is not None:
