@@ -195,10 +195,7 @@ class DPRegressor(RegressorMixin, _DPLinearModel):
 
 
 def _redacted_error(error: Exception) -> Exception:
-    """Error of the same kind, without the values of private data that scikit-learn and NumPy name.
-
-    These stand in quotes, or in further lines.
-    """
+    """Error of the same kind, without values of private data, which stand in quotes or in further lines."""
     text = re.split("['\"\n]", str(error))[0] or "X or y has values of a type that cannot be used"
     if isinstance(error, InputError):
         return InputError(text)

@@ -192,10 +192,7 @@ def _column_label(settings: Mapping[str, Any], labels: Labels) -> str:
 def _best_means(
     section: TableSection, formats: dict[str, ValueFormat], labels: Labels
 ) -> tuple[set[tuple[str, GroupKey, GroupKey]], str]:
-    """Return keys (measurement, row, column) of the best comparable means, and a note on significance.
-
-    Comparable means share problem, privacy, trust mode (if methods differ) and ball (for excess losses).
-    """
+    """Return keys (measurement, row, column) of the best comparable means, and a note on significance."""
     best: set[tuple[str, GroupKey, GroupKey]] = set()
     n_sets, n_close, n_single, axes = 0, 0, 0, section.layout.axes
     compared_at = (*_PROBLEM_SETTINGS, *["server", "colluders", COLLUDERS_SHARE] * ("method" in axes))
