@@ -19,24 +19,9 @@ STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
 
 
 class FigureOptions:
-    """Options of a figure, as in ``mu2mpi plot``; InputError if one cannot be used.
+    """Options of a figure, which are those of ``mu2mpi plot``; InputError if one cannot be used.
 
-    Parameters
-    ----------
-    width : float or str
-        Width in inches, or a key of `FIGURE_WIDTHS_INCHES`.
-    title : str, optional
-        Title in place of the figure's own.
-    linear : bool
-        Whether logarithmic axes become linear.
-    labels : mapping, or sequence of str
-        Labels of settings and their values, as for `parse_labels`.
-    style : path, optional
-        A matplotlib style sheet.
-    values : sequence of str
-        Measurements, each in a panel of its own, for figures that have such panels.
-    user_axes : array_like of matplotlib axes, optional
-        Axes to draw on, in place of a new figure.
+    `labels` are as for `parse_labels`. `user_axes`, matplotlib axes, take the place of a new figure.
     """
 
     def __init__(
