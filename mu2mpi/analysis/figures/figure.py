@@ -18,10 +18,8 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.results.reader import RunSummary
 
 FOREGROUND = "#1a1a1a"
-BACKGROUND = "white"
 DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (3, 3)))
 MARKERS = "osD^v"
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")
 
 MIN_PANEL_WIDTH_INCHES = 1.6
 MAX_FIGURE_HEIGHT_INCHES = 4.0  # inches, unless panels would be less than their smallest height
@@ -44,15 +42,6 @@ def line_style(colour: Any, dash: int, marker: int) -> dict[str, Any]:
 def legend_entry(label: str, /, **style: Any) -> Line2D:
     """Return a matplotlib legend entry with a label and line properties."""
     return Line2D([], [], **{"color": FOREGROUND, **style, "label": label})
-
-
-def bar_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return matplotlib properties of bars, by bar name; colours and hatches differ in greyscale."""
-    names = [*names]
-    return {
-        name: {"facecolor": colour, "hatch": hatch, "edgecolor": BACKGROUND, "linewidth": 0.6}
-        for name, colour, hatch in zip(names, palette(len(names)), HATCHES, strict=False)
-    }
 
 
 def shorten_name(name: str) -> str:

@@ -9,12 +9,10 @@ import pandas
 from matplotlib.patches import Patch
 
 from mu2mpi.analysis.figures.figure import (
-    BACKGROUND,
     FOREGROUND,
     Figure,
     FigureOptions,
     Layout,
-    bar_styles,
     legend_entry,
     line_style,
     palette,
@@ -25,6 +23,8 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary
 
+BACKGROUND = "white"
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")  # of bars, which differ in greyscale
 IDEAL_SCALING_STYLE: dict[str, Any] = {"color": FOREGROUND, "linestyle": ":", "linewidth": 0.9}
 HOLLOW_MARKER: dict[str, Any] = {"linestyle": "", "markerfacecolor": BACKGROUND}
 MAX_SCALING_SERIES = 3
@@ -53,7 +53,10 @@ class ScalingFigure(Figure):
         everything = pandas.concat([points for series in columns.values() for points in series.values()])
         colours = palette(sum(map(len, columns.values())))
         phases = [name for name in everything if name not in TIME_COLUMNS and everything[name].max() > 0.001]
-        bar_properties = bar_styles(phases)
+        bar_properties = {
+            phase: {"facecolor": colour, "hatch": hatch, "edgecolor": BACKGROUND, "linewidth": 0.6}
+            for phase, colour, hatch in zip(phases, palette(len(phases)), HATCHES, strict=False)
+        }
         for column, (title, series) in zip(layout.panels.T, columns.items(), strict=True):
             for panel in column[2 + len(series) :]:
                 panel.set_axis_off()
