@@ -69,7 +69,7 @@ def _environment_table(compared: ComparedRuns) -> str:
     environments = [[run.contents.environment for run in side] for side in compared]
     names = dict.fromkeys(name for side in environments for environment in side for name in environment)
     rows = []
-    for name in (name for name in names if name not in ("elapsed_seconds", "created")):
+    for name in names:
         values = ({str(environment.get(name, MISSING)) for environment in side} for side in environments)
         a, b = (", ".join(sorted(of_side)) for of_side in values)
         rows += [[name, a, b]] if a != b else []
