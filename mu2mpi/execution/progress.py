@@ -163,20 +163,6 @@ class LogFile(Callback):
         self._write(f"done, took {duration_text(float(result.history.elapsed_seconds[-1]))}")
 
 
-def fewer_ranks_advice(result: Result) -> str | None:
-    """Return advice to use fewer ranks if a run of over a second mostly waited; else None."""
-    seconds = {phase: float(rank_seconds.sum()) for phase, rank_seconds in result.timing.items()}
-    spent, idle = sum(seconds.values()), seconds.get("communication", 0.0) + seconds.get("waiting", 0.0)
-    ranks = len(next(iter(result.timing.values()), ()))
-    if ranks < 2 or spent < ranks or idle <= spent / 2:
-        return None
-    busy = max(1, int(ranks * (1 - idle / spent)))
-    return (
-        f"{idle / spent:.0%} of the time was communication and waiting. Use mpirun -n {busy} for such runs; "
-        "the model is the same"
-    )
-
-
 def progress_callback(label: str = "", interval: float = LOG_INTERVAL_SECONDS) -> Callback:
     """Create a progress bar for a terminal or notebook, or else plain lines `interval` seconds apart."""
     stream = sys.stderr

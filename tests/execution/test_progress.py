@@ -6,9 +6,7 @@ import os
 import re
 import resource
 import signal
-from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import mu2mpi
@@ -116,21 +114,6 @@ def test_a_terminal_has_a_bar_with_all_of_it(monkeypatch):
     assert spent == sorted(spent)
     assert spent[-1] == pytest.approx(4, rel=0.02)
     assert re.search(r"  round 200 of 200: loss 2.*took [\d.]+ s\n$", text)
-
-
-@pytest.mark.parametrize(
-    ("ranks", "waiting", "expected"),
-    [(4, 0.4, None), (4, 0.6, 1), (8, 0.6, 3), (8, 0.51, 3), (1, 0.9, None), (8, 0.99, 1)],
-)
-def test_ranks_that_mostly_wait_are_advised_against(ranks, waiting, expected):
-    """By as many as were busy, if the run took at least a second."""
-    result = run(Experiment(machines=2, rounds=3, seed=1))
-    shares = {"compute": 0.9 * (1 - waiting), "noise": 0.1 * (1 - waiting), "communication": waiting / 2}
-    for seconds in (0.5, 30.0):
-        timing = {n: np.full(ranks, s * seconds) for n, s in (shares | {"waiting": waiting / 2}).items()}
-        advice = progress.fewer_ranks_advice(replace(result, timing=timing))
-        found = None if advice is None else int(re.search(r"-n (\d+)", advice)[1])
-        assert found == (expected if seconds > 1 else None)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,6 @@ def run_command(arguments: Namespace) -> None:
         experiment = experiment_arguments.build_experiment(arguments)
     from mu2mpi.analysis.description import KEY_DISCARDED_NOTE, privacy_summary
     from mu2mpi.execution.job import prepare_simulation, run
-    from mu2mpi.execution.progress import fewer_ranks_advice
 
     output = experiment_arguments.output_path(arguments, experiment, communicator.size)
     keywords = experiment_arguments.prepare_run(arguments, communicator, [output])
@@ -58,5 +57,3 @@ def run_command(arguments: Namespace) -> None:
         if result.privacy.is_key_discarded:
             print(KEY_DISCARDED_NOTE)
         experiment_arguments.warn_about_unprotected_test_sets([result.experiment])
-        if (advice := fewer_ranks_advice(result)) is not None:
-            print(advice)
