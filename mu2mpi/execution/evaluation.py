@@ -16,8 +16,7 @@ from mu2mpi.execution.evaluation_schedule import evaluation_cost_ns, run_cost_ns
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.loss import Loss
-from mu2mpi.losses.metrics.metric import ClassPredictions, NumberPredictions, compute_metrics
-from mu2mpi.losses.metrics.r2 import R2, r_squared
+from mu2mpi.losses.metrics.metric import R2, ClassPredictions, NumberPredictions, compute_metrics, r_squared
 from mu2mpi.losses.model.ball import DUALITY_GAP_TOLERANCE_NATS, Minimum, minimise_over_ball
 from mu2mpi.losses.model.linear import all_margins, inner, norm, sum_losses
 from mu2mpi.losses.model.scaling import Scaling, append_bias

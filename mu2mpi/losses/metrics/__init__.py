@@ -1,1 +1,1 @@
-"""Metrics of predictions on the test set, one module each."""
+"""Metrics of predictions on the test set."""

@@ -1,5 +1,6 @@
-"""Base class of evaluation metrics, and the test-set predictions from which they are computed."""
+"""Metrics of predictions on the test set, and the predictions from which they are computed."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.registry import known_names, lookup
+from mu2mpi.core.registry import known_names, lookup, register
+
+MIN_LABEL_VARIANCE = 1e-12  # variances of labels in [-1, 1] up to this may be rounding errors
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,96 @@ class Metric(ABC):
     @abstractmethod
     def value(self, predictions: Any) -> float:
         """Return the metric's value for `ClassPredictions` or `NumberPredictions`; NaN if it is undefined."""
+
+
+@register
+class Accuracy(Metric):
+    """Classification accuracy: share of samples whose class is predicted correctly."""
+
+    name = long_name = "accuracy"
+    unit, label_kind = "%", "classes"
+
+    def value(self, predictions: ClassPredictions) -> float:
+        return float(np.sum(predictions.correct_probabilities) / np.sum(predictions.true_class_weights))
+
+
+@register
+class Auc(Metric):
+    """Area under the ROC curve, one class against the rest, averaged over the classes of the test set."""
+
+    name, table_title, long_name = "auc", "AUC", "area under the ROC"
+    label_kind = "classes"
+
+    def value(self, predictions: ClassPredictions) -> float:
+        scores, weights = predictions.class_scores, predictions.weights
+        if len(classes := predictions.occurring_classes) < 2:
+            return math.nan
+        rest = weights.sum(axis=1, keepdims=True) - weights
+        return float(np.mean([_binary_auc(scores[:, k], weights[:, k], rest[:, k]) for k in classes]))
+
+
+def _binary_auc(scores: FloatArray, positive_weights: FloatArray, negative_weights: FloatArray) -> float:
+    """Return the probability that a positive sample scores above a negative one, ties counted half."""
+    _, ranks = np.unique(scores, return_inverse=True)
+    positives, negatives = np.bincount(ranks, positive_weights), np.bincount(ranks, negative_weights)
+    lower_negatives = np.cumsum(negatives) - negatives
+    return float(np.sum(positives * (lower_negatives + negatives / 2)) / (positives.sum() * negatives.sum()))
+
+
+@register
+class BalancedAccuracy(Metric):
+    """Balanced accuracy: mean recall of the classes that occur in the test set."""
+
+    name, long_name = "balanced-accuracy", "balanced accuracy"
+    unit, label_kind = "%", "classes"
+
+    def value(self, predictions: ClassPredictions) -> float:
+        weights, classes = predictions.true_class_weights, predictions.occurring_classes
+        correct = np.bincount(predictions.predicted, predictions.correct_probabilities, len(weights))
+        return float(np.mean(correct[classes] / weights[classes]))
+
+
+@register
+class Mae(Metric):
+    """Mean absolute error of numeric predictions, in the units of the labels."""
+
+    name, long_name = "mae", "MAE"
+    unit, label_kind = "label", "numbers"
+    higher_is_better = False
+
+    def value(self, predictions: NumberPredictions) -> float:
+        weighted_errors = predictions.weights * np.abs(predictions.errors)
+        return predictions.label_half_range * float(np.sum(weighted_errors)) / predictions.total_weight
+
+
+@register
+class R2(Metric):
+    """Coefficient of determination R^2: share of the labels' variance that the predictions explain."""
+
+    name, table_title, long_name = "r2", "R²", "R2"
+    label_kind = "numbers"
+
+    def value(self, predictions: NumberPredictions) -> float:
+        mean = predictions.weighted_mean(predictions.labels)
+        variance = predictions.weighted_mean((predictions.labels - mean) ** 2)
+        return r_squared(predictions.weighted_mean(predictions.errors**2), variance)
+
+
+def r_squared(mean_squared_error: float, variance: float) -> float:
+    """Return the coefficient of determination R^2; NaN if the variance of the labels is about 0."""
+    return 1 - mean_squared_error / variance if variance > MIN_LABEL_VARIANCE else math.nan
+
+
+@register
+class Rmse(Metric):
+    """Root mean squared error of numeric predictions, in the units of the labels."""
+
+    name, long_name = "rmse", "RMSE"
+    unit, label_kind = "label", "numbers"
+    higher_is_better = False
+
+    def value(self, predictions: NumberPredictions) -> float:
+        return predictions.label_half_range * math.sqrt(predictions.weighted_mean(predictions.errors**2))
 
 
 def all_metrics() -> dict[str, Metric]:
