@@ -115,20 +115,9 @@ def observe_runs(
 ) -> list[FloatArray]:
     """Run the algorithm once per key, each machine on its own rank, and record the transmitted arrays.
 
-    Parameters
-    ----------
-    constants : RunConstants
-    canaries : Canaries
-    variants : ndarray of bool, shape (runs, canaries)
-    keys : sequence of bytes
-        Noise key of each run.
-
-    Returns
-    -------
-    list of ndarray, shape (runs, numbers)
-        For each rank, whitened to unit noise: the messages that it sends; the sums that it receives from a
-        central server; the sum that remains to colluders if messages are masked; or the output if messages
-        are hidden.
+    Returns arrays of shape (runs, numbers), one per rank, whitened to unit noise: the messages that it sends;
+    the sums that it receives from a central server; the sum that remains to colluders if messages are masked;
+    or the output if messages are hidden.
     """
     reveals_messages = constants.mechanism.reveals_messages
     is_central, is_masked = constants.problem.trust_mode.is_central, hides_single_messages(constants)

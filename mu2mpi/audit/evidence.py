@@ -31,11 +31,7 @@ def fisher_discriminants(noise: FloatArray, differences: FloatArray) -> FloatArr
 class MeanSeparation:
     """Separation `mu` of the mean scores of pairs of populations, in standard deviations.
 
-    Parameters
-    ----------
-    scores : ndarray, shape (runs, pairs)
-    variants : ndarray of bool, shape (runs, pairs)
-        Whether a score belongs to the second population of its pair.
+    Scores have the shape (runs, pairs); variants tell which belong to the second population of their pair.
     """
 
     def __init__(self, scores: FloatArray, variants: BoolArray) -> None:

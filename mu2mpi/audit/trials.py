@@ -70,20 +70,9 @@ def _valid_experiments(candidates: list[dict[str, Any]]) -> list[Experiment]:
 
 
 def audit(experiment: Experiment, trials: int, communicator: Communicator) -> AuditReport:
-    """Attack the algorithm of an experiment, on the audit's own data, clipping norm and diameter.
+    """Attack the algorithm of an experiment, on the audit's own data, clipping norm and diameter; collective.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Method, trust mode and privacy claim to audit.
-    trials : int
-        Number of runs with each variant of a canary; the ranks share the runs.
-    communicator : Communicator
-
-    Returns
-    -------
-    AuditReport
-        The same on every rank.
+    The ranks share the `trials` runs with each variant of a canary, and return the same report.
     """
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     audit_key = communicator.bcast_object(derive_key(secret, "audit", experiment.server))

@@ -28,25 +28,11 @@ def build_problem(
     max_squared_norm: float | None = None,
     unequal_machines: UnequalMachines | None = None,
 ) -> Problem:
-    """Build the problem of an experiment whose preset, if any, is already applied.
+    """Build the problem of an experiment as `complete_experiment` returns it.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Experiment as `complete_experiment` returns it.
-    machines, classes, features, samples : int
-        Numbers M of machines, of classes, of features with the bias, and of samples per machine.
-    max_samples : int, optional
-        Largest number of samples of a machine.
-    max_squared_norm : float, optional
-        Largest squared norm of a sample's features without the bias; by default `features` - 1.
-    unequal_machines : UnequalMachines, optional
-        Participation, sizes, weights and budgets of machines; by default all are equal in every round.
-
-    Raises
-    ------
-    InputError
-        If the trust mode returns an invalid number of noise shares.
+    `features` counts the bias, and `samples` are those of each machine. `max_squared_norm` bounds the squared
+    norm of a sample without the bias, by default `features` - 1. InputError if the trust mode returns an
+    invalid number of noise shares.
     """
     loss_function: Loss = lookup("losses", experiment.loss)
     noise_shares = experiment.trust_mode.noise_shares(experiment.server_options, machines)
@@ -90,18 +76,10 @@ def build_unequal_machines(
     owner_names: tuple[str, ...] | None,
     stored_accounts: PerMachineAccounts | None = None,
 ) -> UnequalMachines:
-    """Build the participation, weights and budgets of the unequal machines of an experiment.
+    """Build the participation, weights and budgets of an experiment with one of PER_MACHINE_OPTIONS.
 
-    Parameters
-    ----------
-    experiment : Experiment
-        Experiment with one of the options PER_MACHINE_OPTIONS.
-    samples : int64 array, shape (machines,)
-        Number of samples of each machine.
-    owner_names : tuple of str, optional
-        Name of each machine; by default its number, from 0.
-    stored_accounts : PerMachineAccounts, optional
-        Participation and budgets from a result or checkpoint, used instead of reading files.
+    `samples` has the shape (machines,). Machines without owners are named by their numbers, from 0. Stored
+    accounts, of a result or checkpoint, replace the files of budgets and participation.
     """
     machine_names = owner_names or tuple(map(str, range(len(samples))))
     schedule, value = parse_participation(experiment.participation)
