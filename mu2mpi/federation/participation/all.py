@@ -16,9 +16,7 @@ class FullParticipation(ParticipationSchedule):
 
     @classmethod
     def expected_share(cls, option_value: str, machines: int) -> float:
-        """Return 1, the expected share of the machines in every round."""
         return 1.0
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
-        """Return the participation matrix of full participation: all true."""
         return np.ones((len(rounds), self.machines), bool)

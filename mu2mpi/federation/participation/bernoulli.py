@@ -23,7 +23,6 @@ class BernoulliParticipation(ParticipationSchedule):
 
     @classmethod
     def check_option_value(cls, option_value: str) -> None:
-        """Raise ValueError unless the value is a probability of at least `MIN_PARTICIPATION_PROBABILITY`."""
         p_min, pattern = MIN_PARTICIPATION_PROBABILITY, r"\d*\.?\d+(?:e-?\d)?"
         if not (re.fullmatch(pattern, option_value) and p_min <= float(option_value) <= 1):
             raise ValueError(
@@ -32,10 +31,8 @@ class BernoulliParticipation(ParticipationSchedule):
 
     @classmethod
     def expected_share(cls, option_value: str, machines: int) -> float:
-        """Return p, the expected share of the machines in every round."""
         return float(option_value)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
-        """Return the participation matrix, true where a uniform random number is less than p."""
         matrix: BoolArray = unit_uniforms(self.participation_draws(rounds)) < self.probability
         return matrix

@@ -29,5 +29,4 @@ class ProportionalParticipation(ParticipationSchedule):
 
     @property
     def max_rounds(self) -> int:
-        """Largest number of rounds: the number of samples of the largest machine."""
         return int(self.federation.samples_per_machine.max())

@@ -26,18 +26,15 @@ class RecordedParticipation(ParticipationSchedule):
 
     @classmethod
     def check_option_value(cls, option_value: str) -> None:
-        """Raise ValueError unless the value is the name of a trace file."""
         if not option_value:
             raise ValueError("should be trace:FILE with the name of a file, such as trace:seen.csv")
         check_file_name(option_value)
 
     @classmethod
     def input_files(cls, option_value: str) -> tuple[str, ...]:
-        """Return the name of the trace file, in a tuple."""
         return (option_value,)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
-        """Return rows of the recorded participation matrix; InputError if the run has more rounds."""
         if total_rounds > self.max_rounds:
             raise InputError(
                 f"--rounds must be at most {self.max_rounds:,} (rounds of the participation trace), got "
@@ -47,5 +44,4 @@ class RecordedParticipation(ParticipationSchedule):
 
     @property
     def max_rounds(self) -> int:
-        """Number of rounds in the trace file."""
         return len(self.matrix)

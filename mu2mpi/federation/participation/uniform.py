@@ -28,13 +28,11 @@ class UniformParticipation(ParticipationSchedule):
 
     @classmethod
     def check_option_value(cls, option_value: str) -> None:
-        """Raise ValueError unless the value is a positive number of machines."""
         if not re.fullmatch(r"[1-9]\d{0,8}", option_value):
             raise ValueError("should be uniform:m with a number of machines, such as uniform:20")
 
     @classmethod
     def expected_share(cls, option_value: str, machines: int) -> Fraction:
-        """Return m / M, the expected share of the machines in every round."""
         return Fraction(int(option_value), machines)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
