@@ -1,7 +1,7 @@
 """Experiment: all settings that determine a run, validated and immutable."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import tomli_w
@@ -322,11 +322,11 @@ def complete_experiment(
     return experiment.replace(**chosen, **resolved)
 
 
-def first_different_setting(here: Experiment, there: Experiment, ignored: Collection[str] = ()) -> str | None:
-    """Describe the first setting, except `ignored` ones, in which two experiments differ; None if none."""
+def first_different_setting(here: Experiment, there: Experiment) -> str | None:
+    """Describe the first setting in which two experiments differ; None if they are the same."""
     for name in option_fields():
         values = getattr(here, name), getattr(there, name)
-        if values[0] != values[1] and name not in ignored:
+        if values[0] != values[1]:
             here_text, there_text = ("unset" if value is None else value for value in values)
             return f"{name} is {here_text} here and {there_text} there"
     return None

@@ -9,7 +9,6 @@ from mu2mpi.config.experiment import Experiment, first_different_setting
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.text import warn
 from mu2mpi.data.memory import DataLocation
 from mu2mpi.data.source import DataSource
 from mu2mpi.execution.plan import (
@@ -128,27 +127,16 @@ def _open_sources(
 
 
 def unfinished_runs(runs: Mapping[Path, Plan], overwrite: bool) -> list[Path]:
-    """Return result paths of runs without a result; results may differ in the number of evaluations."""
-    todo, other_evaluations = [], []
+    """Return result paths of runs without a result; InputError if a file holds another experiment."""
+    todo = []
     for path, plan in runs.items():
         if overwrite or not path.exists():
             todo.append(path)
-            continue
-        experiment, stored = plan.experiment, read_experiment(path)
-        different = first_different_setting(experiment, stored, ignored=("evaluations",))
-        if different is not None:
+        elif different := first_different_setting(plan.experiment, read_experiment(path)):
             raise InputError(
                 f"{path} holds another experiment: {different}. "
                 "Use another --output, or --overwrite to replace it."
             )
-        if experiment.evaluations != stored.evaluations:
-            other_evaluations.append(path)
     if todo:
         check_output(todo[0], overwrite)
-    if other_evaluations:
-        warn(
-            f"{len(other_evaluations)} of the finished runs have another number of evaluations, such as "
-            f"{other_evaluations[0]}. Their models are the same, so they are kept; --overwrite repeats them, "
-            "which without a seed spends their privacy budget again"
-        )
     return todo
