@@ -81,19 +81,15 @@ CategoryList = Annotated[tuple[str | int, ...], BeforeValidator(_validate_catego
 
 
 class InvalidValues:
-    """Counts of missing and undeclared values, by column, as rows are read; DataError instead if strict."""
+    """Counts of missing and undeclared values, by column, as rows are read."""
 
-    def __init__(self, strict: bool = False) -> None:
-        self.strict, self.counts = strict, dict[str, IntArray]()
+    def __init__(self) -> None:
+        self.counts = dict[str, IntArray]()
 
     def add(self, column: ColumnValues, is_missing: BoolArray, is_undeclared: BoolArray) -> None:
         """Count the missing and undeclared values of a column, given by masks."""
         counts = np.array([is_missing.sum(), is_undeclared.sum()])
         self.counts[column.column] = self.counts.get(column.column, 0) + counts
-        if self.strict:
-            advice = "correct it, widen what is declared, or leave out --strict"
-            column.reject_values(is_missing, "a value that is missing", advice)
-            column.reject_values(is_undeclared, "a value outside what is declared", advice)
 
 
 class ColumnSchema(BaseModel):

@@ -12,8 +12,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("data", metavar="NAME", help="data set name or file, as for run")
     for option in ("--features", "--labels", "--missing-labels", "--label-range", "--schema", "--test"):
         parser.add_argument(option, default=SUPPRESS, metavar="NAME", help="as for run")
-    for option in ("--strict", "--data-is-public"):
-        parser.add_argument(option, default=SUPPRESS, action="store_true", help="as for run")
+    parser.add_argument("--data-is-public", default=SUPPRESS, action="store_true", help="as for run")
     add_shared_options(parser, "--data-dir")
 
 

@@ -71,7 +71,6 @@ class FileOptions(Options):
     )
     data_seed: int = Field(0, ge=0, lt=2**63, description="seed of the test split")
     label_range: str | None = Field(None, description="public range LOW:HIGH of numeric labels")
-    strict: BoolOption = Field(None, description="refuse missing and undeclared values; for public data")
     data_is_public: BoolOption = Field(None, description="let messages name rows and values, and count flaws")
 
     @model_validator(mode="after")
@@ -80,8 +79,6 @@ class FileOptions(Options):
             replaced = ("features", "labels", "missing_labels", "feature_bound", "label_range")
             if given_options := [name for name in replaced if getattr(self, name) is not None]:
                 raise ValueError(f"schema replaces {' and '.join(given_options)}; leave out either")
-        elif self.strict and self.label_range is None:
-            raise ValueError("strict needs declared values; give schema or label_range with it")
         return self
 
     @field_validator("label_range")
@@ -117,7 +114,7 @@ class UserFile(DataSource):
     def __init__(self, request: DataRequest) -> None:
         options = self._options = request.options
         self.is_public = bool(options.data_is_public)
-        self.invalid_values = InvalidValues(bool(options.strict))
+        self.invalid_values = InvalidValues()
         self._missing_markers = MISSING_MARKERS if options.missing_labels is None else set[str]()
         self._tables: dict[str, tuple[Table, Callable[[IntArray], IntArray]]] = {}
         self._memory = request.memory or MemoryData()
