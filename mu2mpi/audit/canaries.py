@@ -117,14 +117,8 @@ class Canaries:
     """Canaries of an audit, and the samples of all machines.
 
     Each canary has a machine (from 0), the round of its first use (from 1), and the rounds of all messages
-    that depend on it. With random subsampling there is a single canary, and its round is meaningless.
-
-    Parameters
-    ----------
-    constants : RunConstants
-    case : WorstCase
-    partition_key : bytes
-        32 bytes that determine the partition of the samples among machines.
+    that depend on it. With random subsampling there is a single canary, and its round is meaningless. The
+    partition key of 32 bytes determines the partition of the samples among machines.
     """
 
     def __init__(self, constants: RunConstants, case: WorstCase, partition_key: bytes) -> None:

@@ -24,21 +24,10 @@ VALUE_ONLY_SETTINGS = "data", "partition", "loss", "method", "estimator", "query
 class Sweep:
     """All combinations of settings that are lists; the last list varies fastest.
 
-    Parameters
-    ----------
-    settings : mapping
-        Settings by name, each a value or a list. Each mapping in the list ``part`` is a separate sweep that
-        inherits the other settings. ``methods`` lists methods to compare, or is "all": each method uses its
-        preset and, by default, a trusted server.
-    settings_file : str
-        Name of the file of the settings, if any, with which error messages begin.
-    overrides : mapping, optional
-        Settings that replace those of every part.
-
-    Raises
-    ------
-    InputError
-        For invalid settings, and for two results of the same file name.
+    Each mapping in the list ``part`` is a separate sweep that inherits the other settings. ``methods`` lists
+    methods to compare, or is "all": each uses its preset and, by default, a trusted server. `overrides`
+    replace the settings of every part. Errors begin with the name of `settings_file`, if any; InputError for
+    invalid settings, and for two results of the same file name.
     """
 
     def __init__(
