@@ -30,7 +30,7 @@ def describe_source(source: type[DataSource], request: DataRequest) -> str:
         _ = data_set.digest  # reads all rows, and so counts invalid values
         norm = math.sqrt(data_set.max_squared_norm)
         lines.append(f"  features, of norm at most {norm:.4g}: {format_names(data_set.feature_names)}")
-        counts = data_set.invalid_values.counts if data_set.is_public else {}
+        counts = data_set.invalid_values if data_set.is_public else {}
         lines += [f"  {safe_text(n)}: {k} values missing, {m} outside" for n, (k, m) in counts.items()]
     if data_set.class_names is not None:
         lines.append(f"  classes in the model's order: {format_names(data_set.class_names)}")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 import tomli_w
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
-from mu2mpi.core.arrays import BoolArray, IntArray
+from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION, check_file_name
@@ -78,18 +78,7 @@ def _validate_test_set(value: object) -> object:
 TestSetOption = Annotated[float | str | None, BeforeValidator(_validate_test_set)]
 CategoryValue = Annotated[str | int, BeforeValidator(lambda value: _validate_categories([value])[0])]
 CategoryList = Annotated[tuple[str | int, ...], BeforeValidator(_validate_categories)]
-
-
-class InvalidValues:
-    """Counts of missing and undeclared values, by column, as rows are read."""
-
-    def __init__(self) -> None:
-        self.counts = dict[str, IntArray]()
-
-    def add(self, column: ColumnValues, is_missing: BoolArray, is_undeclared: BoolArray) -> None:
-        """Count the missing and undeclared values of a column, given by masks."""
-        counts = np.array([is_missing.sum(), is_undeclared.sum()])
-        self.counts[column.column] = self.counts.get(column.column, 0) + counts
+InvalidValues = dict[str, IntArray]  # Counts of missing and of undeclared values read so far, by column
 
 
 class ColumnSchema(BaseModel):
@@ -151,7 +140,8 @@ class ColumnSchema(BaseModel):
             else:
                 points = np.linspace(-1, 1, len(self.categories or (False, True)))
                 out[:, 0] = np.where(codes < 0, 0, points[np.maximum(codes, 0)])
-        invalid_values.add(column, is_missing, is_undeclared)
+        counts = np.array([is_missing.sum(), is_undeclared.sum()])
+        invalid_values[column.column] = invalid_values.get(column.column, 0) + counts
 
     def encode_labels(self, column: ColumnValues, invalid_values: InvalidValues) -> NDArray[Any]:
         """Encode a label column as int32 classes or float64 in [-1, 1]; DataError for missing labels."""

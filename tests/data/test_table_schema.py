@@ -105,7 +105,7 @@ def one(declared, texts_or_numbers, kind=object):
     values = np.array([*texts_or_numbers, None], dtype=object)[:-1].astype(kind)
     into, invalid = np.empty((len(values), len(schema.feature_names)), np.float32), InvalidValues()
     schema.columns["a"].encode(ColumnValues("file", "a", np.arange(len(values)), values), into, invalid)
-    return into, *invalid.counts["a"]
+    return into, *invalid["a"]
 
 
 def says_missing(value):
@@ -222,10 +222,10 @@ def test_a_range_of_labels_without_a_schema(tmp_path, name):
     np.testing.assert_allclose(labels, np.clip(y / 5, -1, 1)[order()], atol=1e-12)
     assert (source.classes, source.label_range, source.max_squared_norm) == (10, (-5, 5), None)
     assert source.class_sizes.sum() == 48
-    assert sum(map(sum, source.invalid_values.counts.values())) >= np.sum(abs(y) > 5)
+    assert sum(map(sum, source.invalid_values.values())) >= np.sum(abs(y) > 5)
     source = open_source(Experiment(data=str(path), loss="squared", label_range="-7:7"))
     everything(source)
-    assert not any(map(np.any, source.invalid_values.counts.values()))
+    assert not any(map(np.any, source.invalid_values.values()))
 
 
 def test_a_test_share_or_file_of_the_schema_is_overridden_by_an_option(tmp_path):
@@ -306,7 +306,7 @@ def test_missing_and_clamped_values_are_counted_by_column(tmp_path, schema):
         source = opened(written(tmp_path, "a.csv", frame), schema)
         everything(source)
         is_missing = value in ("", "?") or value != value
-        counts = {name: tuple(found) for name, found in source.invalid_values.counts.items() if found.any()}
+        counts = {name: tuple(found) for name, found in source.invalid_values.items() if found.any()}
         assert counts == {column: (is_missing, not is_missing)}
 
 
