@@ -91,7 +91,8 @@ def make_round_loop(server: Server, machines: Machines) -> Callable[[range, Time
     noisy: Any = server if server.is_central else machines
     source, sums = noisy.noise_source, (machines.flat_message_sum, machines.message_sum)
     is_plain = server.has_plain_rounds and machines.per_machine_clip_norms is None and iterates.x_mean is None
-    if not (is_plain and iterates.constants.has_plain_step and isinstance(source, IndependentNoiseSource)):
+    # A derived source may add other noise.
+    if not (is_plain and iterates.constants.has_plain_step and type(source) is IndependentNoiseSource):
         return None
     data = samples.features, samples.labels, samples.feature_scales, samples.bias
     w, x, noise = iterates.w, iterates.x, (source.key, *source.streams)

@@ -18,6 +18,7 @@ from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.execution.simulation import CheckpointAction, CheckpointPolicy, PeriodicCheckpoints, Simulation
 from mu2mpi.federation import round_loop
 from mu2mpi.federation.round_loop import make_round_loop
+from mu2mpi.privacy.noise.noise_stream import IndependentNoiseSource
 from mu2mpi.results.callbacks import Callback, CallbackList
 
 ROUNDS = 90
@@ -244,4 +245,21 @@ def test_rounds_of_a_derived_server_run_one_by_one(calls, monkeypatch):
 
     monkeypatch.setattr("mu2mpi.federation.problem.Problem.trust_mode", OwnServer)
     run_of(*prepared())
+    assert not calls
+
+
+@pytest.mark.parametrize("server", ["untrusted", "trusted"])
+def test_rounds_with_a_derived_noise_source_run_one_by_one(server, calls, monkeypatch):
+    class OwnSource(IndependentNoiseSource):
+        """Noise source of a user, which may add other noise."""
+
+    mechanism = lookup("mechanisms", "gaussian")
+    make_source = mechanism.noise_source
+
+    def own_source(*arguments):
+        source = make_source(*arguments)
+        return OwnSource(source.key, source.streams, source.std_units)
+
+    monkeypatch.setattr(mechanism, "noise_source", own_source)
+    run_of(*prepared(server=server))
     assert not calls
