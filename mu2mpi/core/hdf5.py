@@ -142,7 +142,8 @@ def write_array(group: h5py.Group, name: str, values: NDArray[Any], **filters: A
 def _read_attribute(group: Any, name: str) -> Any:
     attribute = h5a.open(group, name.encode())
     stored_type = attribute.get_type()
-    if isinstance(stored_type, h5t.TypeStringID) and stored_type.get_strpad() == h5t.STR_NULLPAD:
+    is_fixed = isinstance(stored_type, h5t.TypeStringID) and not stored_type.is_variable_str()
+    if is_fixed and stored_type.get_strpad() == h5t.STR_NULLPAD:
         value = np.empty(attribute.shape, f"S{stored_type.get_size()}")
     else:
         value, stored_type = np.empty(attribute.shape, attribute.dtype), None

@@ -84,3 +84,16 @@ def test_attributes_and_arrays_are_read_as_written(tmp_path):
                 found = read_array(group, name, dtype)
                 assert found.dtype == (dtype or values.dtype)
                 np.testing.assert_array_equal(found, values)
+
+
+@pytest.mark.parametrize("padding", [h5py.h5t.STR_NULLTERM, h5py.h5t.STR_NULLPAD, h5py.h5t.STR_SPACEPAD])
+def test_text_of_variable_length_is_read_with_any_padding(tmp_path, padding):
+    """Other programs write such texts, whose padding has no meaning."""
+    stored_type = h5py.h5t.C_S1.copy()
+    stored_type.set_size(h5py.h5t.VARIABLE)
+    stored_type.set_strpad(padding)
+    stored_type.set_cset(h5py.h5t.CSET_UTF8)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        attribute = h5py.h5a.create(file.id, b"text", stored_type, h5py.h5s.create(h5py.h5s.SCALAR))
+        attribute.write(np.array("jå, longer than a pointer", h5py.string_dtype()))
+        assert read_text(file.id, "text") == "jå, longer than a pointer"
