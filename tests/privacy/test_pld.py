@@ -76,3 +76,12 @@ def test_the_search_ends_at_the_smallest_multiplier_of_the_grid(sharpness, epsil
     finest = [account for account, coarseness in log.accounts if coarseness == 1]
     assert finest[-1] == multiplier
     assert len(finest) <= 6 or epsilon < 0.125  # where the search has no coarse losses
+
+
+def test_an_epsilon_that_falls_in_steps_is_met_by_the_smallest_multiplier():
+    """It is the spacing of the discretised losses, of which almost all are 0."""
+    arguments = 10**6, 5.0, 1
+    multiplier = min_noise_multiplier(PoissonMechanism.compose_pld, *arguments, 1e-3, 1e-12)
+    assert multiplier == pytest.approx(0.985886, rel=1e-4)
+    assert PoissonMechanism.compose_pld(multiplier, *arguments).get_epsilon_for_delta(1e-12) <= 1e-3
+    assert PoissonMechanism.compose_pld(multiplier / 1.001, *arguments).get_epsilon_for_delta(1e-12) > 1e-3

@@ -62,6 +62,8 @@ def min_noise_multiplier(
     unreserved = 1 - reserved_share
     # Coarse losses add less than 2 % to epsilon.
     coarseness = max(1, min(_MAX_COARSENESS, math.isqrt(int(32 * epsilon))))
+    # An epsilon near the spacing falls in steps, which allow no prediction: one search, until the end.
+    tolerance = _COARSE_TOLERANCE if coarseness > 1 else 0.0
     points: list[tuple[float, float]] = []  # log2 of epsilon / target, log2 of the multiplier
     last = math.nan, math.inf  # of the last account of the finest losses
     root, slope = math.nan, -0.5  # estimated log2 of the result, and its change by that of epsilon
@@ -87,7 +89,7 @@ def min_noise_multiplier(
             low, high = (low, log) if suffices(log) else (log, high)
             is_local = is_final and math.isfinite(last[1])
             estimate = root if is_local else _interpolate_log([] if is_final else points, low, high)
-            if not is_final and len(points) > 1 and abs(points[-1][0]) < _COARSE_TOLERANCE:
+            if not is_final and len(points) > 1 and abs(points[-1][0]) < tolerance:
                 break
         return high, estimate
 
@@ -114,15 +116,16 @@ def min_noise_multiplier(
     # Close to the result for large batches, where a multiplier that is too small takes long
     initial = 4 * batch_size / samples * math.sqrt(rounds) / epsilon if epsilon else 1.0
     initial_log = math.log2(min(max(1.0, initial), MAX_NOISE_MULTIPLIER))
-    _, root = search(suffices_coarsely, initial_log, is_final=False)
-    near = sorted(set(points), key=lambda point: abs(point[0]))[:2]
-    slope = (near[0][1] - near[1][1]) / (near[0][0] - near[1][0]) if near[1:] else slope
+    high, root = search(suffices_coarsely, initial_log, is_final=False)
     if coarseness > 1 and points:
+        near = sorted(set(points), key=lambda point: abs(point[0]))[:2]
+        slope = (near[0][1] - near[1][1]) / (near[0][0] - near[1][0]) if near[1:] else slope
         # The error is proportional to the square of the spacing, as in Richardson's extrapolation.
         excess, log = points[-1]
         added = (log_excess(2.0**log, 2 * coarseness) - excess) * (1 - coarseness**-2) / 3
         root = log - slope * (excess - added)
-    high, _ = search(suffices, root, is_final=True)
+    if coarseness > 1:
+        high, _ = search(suffices, root, is_final=True)
     multiplier = _round_up_digits(2.0**high)
     while log_excess(multiplier) > 0:  # by discretisation, slightly more noise can do worse
         multiplier = _round_up_digits(multiplier * (1 + _NOISE_MULTIPLIER_RTOL))
