@@ -35,7 +35,7 @@ class Timer:
         self._last_time = now
 
     def record_rounds(self, noise_seconds: float, step_seconds: float) -> None:
-        """Record rounds without communication since the last record: noise, steps, and else computation."""
+        """Add the seconds since the last record to noise, steps and computation; without communication."""
         self.record("compute")
         self.phase_seconds["compute"] -= noise_seconds + step_seconds
         self.phase_seconds["noise"] += noise_seconds

@@ -59,10 +59,7 @@ def test_dots_that_nest_nothing():
         parse_toml(f"{text}\n{'.'.join('e' * (MAX_TOML_DEPTH + 1))} = 1", "it")
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["run --config", "sweep", "run --data a.csv --schema", "job", "table . --labels"],
-)
+@pytest.mark.parametrize("command", ["run --config", "sweep", "run --data a.csv --schema", "job"])
 def test_every_command_refuses_it(tmp_path, monkeypatch, capsys, command):
     (tmp_path / "deep.toml").write_text(NESTED["dots"])
     (tmp_path / "a.csv").write_text("a,label\n1,0\n0,1\n")
