@@ -41,7 +41,7 @@ def compile_kernels(
 
 
 def _compile_in_two_processes(compilers: list[Callable[[], object]]) -> None:
-    """Call the first and the last function; a kernel that is not cached starts a process for the others."""
+    """Call noise and step; a kernel that is not cached starts a process for those of samples."""
     child = 0
 
     def start_child() -> None:
@@ -54,14 +54,14 @@ def _compile_in_two_processes(compilers: list[Callable[[], object]]) -> None:
                 signal.alarm(MAX_COMPILATION_SECONDS)
                 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it has the output's lock.
                 # They inline the same functions, which are so compiled once.
-                for compile_kernel in compilers[1:-1]:
+                for compile_kernel in compilers[1:4]:
                     compile_kernel()
             finally:
                 os._exit(0)  # The parent calls all functions again, and reports errors.
 
     KernelCache.on_miss = start_child
     try:
-        for compile_kernel in (compilers[0], compilers[-1]):
+        for compile_kernel in (compilers[0], *compilers[4:]):
             compile_kernel()
     finally:
         KernelCache.on_miss = None
@@ -90,10 +90,10 @@ def kernel_compilers(
     loop = 1, (0, 0, 0), True, *sums, x, x, x, data, (1.0, 1.0, 1), noise, 1.0, no_bounds, no_rounds
     calls: list[Callable[[], object]] = [
         lambda: mechanism.noise_source(key, (MACHINE_STREAM, 0, 1), 1.0, noised.size)(noised, message, 1),
-        *([signed_noise] if problem.per_machine_plan else []),
         lambda: add_samples(q, x, x, *data, 0, 1, 1, 1.0, 1.0, 1),
         lambda: losses(x, *data),
         lambda: loss_function.loss_and_gradient(x, x, np.zeros(2, label_type)),
+        *([signed_noise] if problem.per_machine_plan else []),
         lambda: Iterates(small_constants).step(1, np.zeros_like(q)),
         *([lambda: add_rank_masks(noised, key, bytes(16), 0, 2)] if has_masks else []),
         *([partial(run_rounds, *loop)] if constants.has_plain_step else []),

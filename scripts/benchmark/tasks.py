@@ -24,7 +24,7 @@ from mu2mpi.results.writer import write_result
 
 DISTINCT_RESULTS = 37  # runs of which the other results are copies
 FULL_BATCH_ROUNDS = 12 if workload.SMALLER == 1 else 2
-COMMAND = [sys.executable, "-m", "mu2mpi"]
+COMMAND = [sys.executable, "-P", "-m", "mu2mpi"]  # of the version in PYTHONPATH, not in the current folder
 
 
 def main(results: Path) -> None:
