@@ -153,7 +153,7 @@ class MpiCommunicator(Communicator):
             self._comm.Reduce(send, buffer, self._mpi.SUM, root=0)
         elif self.rank == 1:
             self._comm.Send(send, 0)
-        elif buffer is not None:  # With MPICH, a third of the time of Reduce on one node
+        elif buffer is not None:  # Half of the time of MPICH's Reduce on one node
             self._comm.Recv(buffer, 1)
             buffer += send
         return receive if self.rank == 0 else None
