@@ -209,6 +209,7 @@ class Simulation:
             # 2. Machines read the samples of the next rounds.
             if t not in machines.samples.rounds:
                 timer.record("compute")
+                loop = None  # It holds the samples that are released.
                 machines.read_samples(t)
                 loop = make_round_loop(server, machines)
                 timer.record("data")

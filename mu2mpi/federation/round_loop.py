@@ -67,8 +67,7 @@ def run_rounds(  # type: ignore[no-untyped-def]
         increments_end = _nanoseconds(timespec)
         _call(addresses[1], None, (flat_noised, flat_message_sum, *noise, t + k, parameters[k, 0]))
         noise_end = _nanoseconds(timespec)
-        step = parameters[k, 1], radius, parameters[k, 2]
-        _call(addresses[2], None, (w, w, x, x_next, noised, *step))
+        _call(addresses[2], None, (w, w, x, x_next, noised, parameters[k, 1], radius, parameters[k, 2]))
         noise_time += noise_end - increments_end
         step_time += _nanoseconds(timespec) - noise_end
         x, x_next = x_next, x
@@ -106,8 +105,8 @@ def make_round_loop(server: Server, machines: Machines) -> Callable[[range, Time
 
     def run(rounds: range, timer: Timer) -> None:
         bounds = np.array([samples.round_bounds(t) for t in rounds])
-        step = iterates.step_factor, iterates.averaging_weight
-        parameters = [(source.std_units(t), step[0](t), step[1](t + 1)) for t in rounds]
+        step_factor, averaging_weight = iterates.step_factor, iterates.averaging_weight
+        parameters = [(source.std_units(t), step_factor(t), averaging_weight(t + 1)) for t in rounds]
         *statistics, noise_time, step_time = run_rounds(
             rounds.start, addresses, machines.is_cumulative, *sums, noisy.flat_noised, noisy.noised,
             iterates.x, iterates.x_previous, w, data, clipping, noise, iterates.radius, bounds,

@@ -1,6 +1,7 @@
 """Rounds of a lone rank in one call of a kernel have the bits of single rounds, and end where they must."""
 
 import dataclasses
+import weakref
 from copy import deepcopy
 from time import perf_counter
 
@@ -129,6 +130,25 @@ def test_samples_that_are_read_between_rounds_change_no_bits(calls, monkeypatch)
     del calls[:]
     assert run_of(*case) == whole
     assert {count for _, count in calls} <= set(range(1, 8))
+
+
+def test_memory_holds_the_samples_of_one_read(monkeypatch):
+    source, experiment = prepared()
+    for name in ("MAX_IN_MEMORY_SAMPLE_BYTES", "SAMPLE_CHUNK_BYTES"):
+        monkeypatch.setattr(f"mu2mpi.data.source.{name}", 7 * 3 * source.sample_bytes)
+    simulation = Simulation(resolve_plan(experiment, source, 1), Communicator())
+    machines = simulation.machines
+    reader, held = machines._reader, [weakref.ref(machines.samples)]
+
+    def read(t):
+        assert [samples() for samples in held] == [None] * len(held)
+        samples = reader(t)
+        held.append(weakref.ref(samples))
+        return samples
+
+    monkeypatch.setattr(machines, "_reader", read)
+    simulation.run()
+    assert len(held) > ROUNDS / 8
 
 
 @pytest.mark.parametrize("server", ["untrusted", "trusted"])

@@ -82,7 +82,7 @@ def generate_correlated_noise(  # type: ignore[no-untyped-def]
     """
     arrays = allocate_chunk_arrays()
     keystream, _, squared_radii, _, dither = arrays
-    fresh_noise, total = aligned_empty(CHUNK_WORDS), aligned_empty(CHUNK_WORDS).view(np.int64)
+    fresh_noise, total = aligned_empty(CHUNK_WORDS), aligned_empty(CHUNK_WORDS, np.int64)
     rounds, machines = participation_counts.shape
     for chunk in range(noise.shape[1] // CHUNK_WORDS):
         part = slice(chunk * CHUNK_WORDS, (chunk + 1) * CHUNK_WORDS)
