@@ -16,6 +16,7 @@ from mu2mpi.privacy.statement import PrivacyStatement
 RESULT_SCHEMA = "mu2mpi-2"
 STUDY_SCHEMA = "mu2mpi-study-1"  # of files with a group for each result; they begin with it
 RESULT_SUFFIX = ".h5"  # of result files in folders, and of results in study files
+CANARIES_SUFFIX = ".canaries.h5"  # of files of canary scores beside results
 HistoryRow = dict[str, float]  # Measurements of one evaluation, by name of the column of `History`
 CHECKPOINT_SUFFIX = ".checkpoint"  # appended to the output's name
 PREVIOUS_CHECKPOINT_SUFFIX = ".previous"  # appended to the checkpoint's name for the checkpoint before it
@@ -145,6 +146,11 @@ def model_digest(x: FloatArray, w: FloatArray) -> bytes:
 def checkpoint_path(output: Path) -> Path:
     """Return the path of a run's checkpoint, from the path of its output file."""
     return output.with_name(output.name + CHECKPOINT_SUFFIX)
+
+
+def canary_scores_path(output: Path) -> Path:
+    """Return the path of the scores of a run's canaries, from the path of its output file."""
+    return output.with_name(output.stem + CANARIES_SUFFIX)
 
 
 def previous_checkpoint_path(checkpoint: Path) -> Path:
