@@ -256,6 +256,13 @@ def check_compatibility(experiment: Experiment) -> None:
             f"--mechanism {mechanism} needs --server {' or '.join(servers)}, got {experiment.server}. "
             "Leave out --mechanism, or choose another server"
         )
+    is_plain = mechanism == "gaussian" and experiment.noise is None and math.isfinite(experiment.rho)
+    if experiment.canaries is not None and (experiment.has_unequal_machines or not is_plain):
+        raise InputError(
+            "--canaries needs equal machines with independent Gaussian noise each, got --mechanism "
+            f"{mechanism}, or one of --rho inf, --noise, --participation, --objective and --budgets. "
+            "Leave these out, or choose a method without subsampling, such as mu2-sgd"
+        )
     if explicit := [name for name in PER_MACHINE_OPTIONS if getattr(experiment, name) is not None]:
         _check_per_machine_option(experiment, explicit[0])
     elif experiment.participation_seed is not None:

@@ -35,6 +35,7 @@ from mu2mpi.execution.progress import progress_callback
 from mu2mpi.execution.resume import check_checkpoint_arrays, check_data_unchanged, find_checkpoint
 from mu2mpi.execution.simulation import CheckpointAction, PeriodicCheckpoints, Simulation
 from mu2mpi.results.callbacks import Callback, CallbackList
+from mu2mpi.results.canary_scores import write_canary_scores
 from mu2mpi.results.checkpoint import remove_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_experiment, read_result
 from mu2mpi.results.records import Checkpoint, checkpoint_path
@@ -120,6 +121,8 @@ def run(
             experiment = Experiment.from_settings({**experiment, **memory.settings})
     check_settings_on_ranks([experiment], communicator)
     location = memory.location(data_dir)
+    if output is None and experiment.canaries:
+        raise InputError("--canaries needs an output, beside which their scores are written. Name one.")
     if output is None:
         # Signals keep their usual handlers, as there is no file for a checkpoint.
         source = open_source_on_ranks(experiment, location, communicator)
@@ -192,6 +195,8 @@ class RunContext:
             result = simulation.run(callback_list, checkpoints)
             with communicator.collective_errors():
                 if communicator.rank == 0:
+                    if simulation.canary_scores is not None:
+                        write_canary_scores(simulation.canary_scores, path)
                     self._write_result(result, path)
                     write_progress(0, 0.0, has_new_rounds=True)
         return callback_list.on_finish(replace(result, path=path), communicator)

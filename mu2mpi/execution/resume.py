@@ -71,7 +71,7 @@ def check_data_unchanged(checkpoint: Checkpoint, source: DataSource, output_path
 def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Path) -> None:
     """Raise InputError unless the shapes and values of a checkpoint's arrays are possible for the run."""
     constants, problem = plan.constants, plan.constants.problem
-    q, counts = checkpoint.q, checkpoint.class_counts
+    q, counts, scores = checkpoint.q, checkpoint.class_counts, checkpoint.canary_scores
     shape, arrays = (problem.model_rows, problem.features), Iterates(constants).state_arrays()
     rounds = plan_evaluations(plan).rounds
     radii = dict.fromkeys(arrays, problem.radius) | dict.fromkeys(constants.state_names, math.inf)
@@ -82,6 +82,7 @@ def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Pat
         "class_counts": counts.dtype == np.int64
         and counts.shape == (problem.machines, counted_classes(constants))
         and not np.any(counts < 0),
+        "canary_scores": scores.dtype == np.int64 and scores.shape == (plan.experiment.canaries or 0,),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }
     if invalid := [name for name, valid in is_valid.items() if not valid]:

@@ -26,10 +26,10 @@ class IncrementStats(NamedTuple):
     class_counts: IntArray  # samples of each class used by each machine, shape (machines, classes)
 
 
-def reduce_message_sum(machines: Machines, communicator: Communicator, mask_key: MaskKey) -> IntArray | None:
-    """Return on rank 0 the sum of messages q_{t,i} of all machines, shape (rows, F); None elsewhere."""
-    flat_sum, masked = padded_zeros(machines.message_sum.shape)
-    masked[...] = machines.message_sum
+def reduce_masked(values: IntArray, communicator: Communicator, mask_key: MaskKey) -> IntArray | None:
+    """Return on rank 0 the sum over ranks of matrices, such as of their messages q_{t,i}; None elsewhere."""
+    flat_sum, masked = padded_zeros(values.shape)
+    masked[...] = values
     add_masks(flat_sum, communicator, mask_key)
     return communicator.reduce(masked, np.empty_like(masked))
 

@@ -30,8 +30,8 @@ class CanaryScores:
     score, included : ndarray of shape (m,)
         What the adversary observes of each canary, and its secret coin.
     sigma_score, separation : float
-        Std of a score's noise, and the mean difference of scores in and out that the claim allows, in units
-        of `sigma_score`.
+        Std of a score's noise, and the difference of the means of scores in and out, in units of
+        `sigma_score`, if the noise is as claimed.
     relation : str
         Neighbouring relation: whether a canary that is out is replaced by its opposite or by nothing.
     run_digest : str

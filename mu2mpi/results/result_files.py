@@ -13,7 +13,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import import_files, imported_files
 from mu2mpi.results.opening import is_study, path_exists, study_of, study_results
 from mu2mpi.results.reader import RunSummary, read_summary
-from mu2mpi.results.records import RESULT_SUFFIX
+from mu2mpi.results.records import CANARIES_SUFFIX, RESULT_SUFFIX
 from mu2mpi.results.study_index import read_study_index
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def find_result_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
             for parent, folders, names in os.walk(path, onerror=errors.append):
                 folders[:] = [name for name in folders if not name.startswith(".")]
                 results = (n for n in names if n.endswith(RESULT_SUFFIX) and not n.startswith("."))
-                candidates += [Path(parent, name) for name in results]
+                candidates += [Path(parent, n) for n in results if not n.endswith(CANARIES_SUFFIX)]
         for candidate in sorted(candidates):
             for file in _results_in(candidate):
                 files.setdefault(os.path.realpath(file), file)

@@ -1,6 +1,7 @@
-"""Audit the privacy of the code by attacks on its messages.
+"""Audit the privacy of the code by attacks on its messages, or of one run by its canaries.
 
-Runs the algorithm many times on nearly worst-case data, in which a random bit chooses each canary sample. The
+With a RESULT of a run with --canaries, guesses which canaries were in, from scores of its messages. Otherwise
+runs the algorithm many times on nearly worst-case data, in which a random bit chooses each canary sample. The
 adversary knows all other samples, and guesses the bit from everything it sees. An audit can refute a claimed
 epsilon, not prove it. The exit code is 1 if a claim is refuted, or if an attack is weaker than faithful code
 allows. Under mpirun, the ranks share the runs.
@@ -8,18 +9,21 @@ allows. Under mpirun, the ranks share the runs.
 
 import sys
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import Any
 
 from mu2mpi.cli.experiment_arguments import add_field, explicit_settings
 from mu2mpi.config import experiment_options as options
-from mu2mpi.core.parallel import world
+from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.registry import known_names
 
 COMMON_OPTIONS = "method server mechanism loss machines rounds rho epsilon trials seed"
 USAGE_EXAMPLES = """\
   mu2mpi audit --rho 1 --trials 2000
+  mu2mpi audit a.h5
   mpirun -n 4 mu2mpi audit --method dp-sgd --server trusted
   mu2mpi audit --server shuffled --machines 5 --seed 1"""
+DEFAULTS: dict[str, Any] = {"machines": 3, "rounds": 10, "delta": 1e-5}
 # Settings whose default or values in an audit differ from those of an experiment
 AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "server": {"help": "trust mode [default: untrusted and trusted, where the method allows]"},
@@ -36,19 +40,25 @@ AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
+    result_help = "audit this run by its canaries, without other options"
+    parser.add_argument("result", type=Path, nargs="?", metavar="RESULT", help=result_help)
     fields, server_options = options.option_fields(), options.own_option_fields("server")
     shared_names = ("loss", "method", *options.method_option_names(), "mechanism", "server", *server_options)
     for name in dict.fromkeys((*shared_names, *options.PER_MACHINE_OPTIONS, *AUDIT_ARGPARSE_KEYWORDS)):
         add_field(parser, name, fields[name], **AUDIT_ARGPARSE_KEYWORDS.get(name, {}))
     trials_help = "number of runs per canary value [default: 2000]"
     parser.add_argument("--trials", type=int, default=2000, metavar="N", help=trials_help)
-    parser.set_defaults(machines=3, rounds=10, delta=1e-5)
+    parser.set_defaults(**DEFAULTS)
 
 
 def run_command(arguments: Namespace) -> int:
     from mu2mpi.audit.trials import PAPER_TRUST_MODES, audit_trust_modes
 
     communicator, settings = world(), explicit_settings(arguments)
+    if arguments.result is not None:
+        if given := sorted(settings.items() - DEFAULTS.items()):
+            arguments.parser.error(f"an audit of a RESULT has no other options, got --{given[0][0]}")
+        return _audit_run(arguments.result, communicator)
     problems = []
     for finding in audit_trust_modes(settings, arguments.trials, communicator):
         problems += finding.failures
@@ -60,3 +70,17 @@ def run_command(arguments: Namespace) -> int:
     if problems and communicator.rank == 0:
         print(f"mu2mpi: error: {'; '.join(problems)}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def _audit_run(path: Path, communicator: Communicator) -> int:
+    from mu2mpi.audit.one_run import audit_run
+
+    problems = []
+    with communicator.collective_errors():
+        if communicator.rank == 0:
+            audit = audit_run(path)
+            print(audit.to_text(), flush=True)
+            problems = audit.refutations
+    if problems:
+        print(f"mu2mpi: error: the claim of privacy is refuted: {'; '.join(problems)}", file=sys.stderr)
+    return int(communicator.bcast_object(bool(problems)))
