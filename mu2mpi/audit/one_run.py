@@ -5,7 +5,6 @@ many guesses are made follows from the claim alone, not from the scores.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import NamedTuple
@@ -15,10 +14,9 @@ import numpy as np
 from mu2mpi.audit.evidence import clopper_pearson_upper
 from mu2mpi.core.arrays import BoolArray, FloatArray
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.text import rounded_down, rounded_up, text_table, wrap_paragraph
-from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.core.text import rounded_down, rounded_up, text_table
 from mu2mpi.results.canary_scores import CanaryScores, read_canary_scores, run_digest
-from mu2mpi.results.reader import read_summary
+from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import canary_scores_path
 
 CONFIDENCE = 0.95  # joint confidence in the three lower bounds
@@ -35,8 +33,8 @@ class Guesses(NamedTuple):
     right: int
 
 
-class OneRunBounds(NamedTuple):
-    """Lower bounds from one run: of mu if canaries have independent noise, and without any assumption."""
+class LowerBounds(NamedTuple):
+    """Lower bounds from one run: on mu if noise is independent over canaries, and without assumption."""
 
     independent_mu: float
     mu: float
@@ -60,19 +58,17 @@ def epsilon_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 def is_mu_refuted(guesses: Guesses, mu: float, error: float) -> bool:
     """Whether mu-GDP gives so many right guesses with a probability less than `error`.
 
-    For the numbers p_i of runs with i of k right guesses, flipping one coin gives, for any set of i,
+    For the probabilities p_i of i right guesses of k, flipping one of m coins gives, for any set of i,
     sum i p_i <= m F(sum (k - i + 1) p_(i - 1) / m), where F(a) = Phi(Phi^-1(a) + mu) is the largest
     probability of an event whose probability is a with the other coin: Mahloujifar, Melis and Chaudhuri,
-    "Auditing f-differential privacy in one run", 2024. From P(i or more right) for i = v, which is `error`,
-    all i' >= i give a lower bound on that for i - 1. The claim is refuted if it exceeds 1.
+    "Auditing f-differential privacy in one run", 2024. If P(v or more right) is `error`, the sets of all
+    numbers from i on bound P(i - 1 or more right) from below, for i = v, v - 1, ... It cannot exceed 1.
     """
     m, k, v = guesses
     tail, larger_tails = error, 0.0  # P(i or more right), and the sum of these for numbers above i
     for i in range(v, 0, -1):
         share = (i * tail + larger_tails) / m
-        if not share < 1:
-            return True
-        least = m * _NORMAL.cdf(_NORMAL.inv_cdf(share) - mu)
+        least = m * _NORMAL.cdf(_NORMAL.inv_cdf(share) - mu) if share < 1 else m
         larger_tails += tail
         tail = max(tail, (larger_tails + least) / (k - i + 1))
         if tail > 1:
@@ -80,7 +76,7 @@ def is_mu_refuted(guesses: Guesses, mu: float, error: float) -> bool:
     return False
 
 
-def _largest_refuted(is_refuted: Callable[[float], bool]) -> float:
+def largest_refuted(is_refuted: Callable[[float], bool]) -> float:
     """Return the largest refuted number, to three digits and rounded down; 0 if none is refuted."""
     low, high = 0.0, 1.0
     while high < MAX_BOUND and is_refuted(high):
@@ -91,21 +87,8 @@ def _largest_refuted(is_refuted: Callable[[float], bool]) -> float:
     return low
 
 
-def mu_lower_bound(guesses: Guesses, error: float) -> float:
-    """Return a lower bound on the mu of GDP, wrong with probability `error`."""
-    return _largest_refuted(lambda mu: is_mu_refuted(guesses, mu, error))
-
-
-def epsilon_lower_bound(guesses: Guesses, delta: float, error: float) -> float:
-    """Return a lower bound on epsilon at delta, wrong with probability `error`."""
-    return _largest_refuted(lambda epsilon: epsilon_p_value(guesses, epsilon, delta) <= error)
-
-
 def independent_mu_lower_bound(guesses: Guesses, error: float) -> float:
-    """Return a lower bound on mu if canaries are told apart independently, wrong with `error`.
-
-    Under mu-GDP, a guess is right with a probability of at most Phi(mu / 2).
-    """
+    """Return a lower bound on mu from independent guesses, right with probability Phi(mu / 2) at most."""
     p = 1 - clopper_pearson_upper(guesses.made - guesses.right, guesses.made, error)
     return 2 * _NORMAL.inv_cdf(p) if p > 0.5 else 0.0
 
@@ -116,72 +99,48 @@ def count_guesses(score: FloatArray, included: BoolArray, made: int) -> Guesses:
     return Guesses(len(score), made, int(np.sum((score > 0)[extreme] == included[extreme])))
 
 
-def audit_scores(scores: CanaryScores, delta: float) -> OneRunBounds:
+def audit_scores(scores: CanaryScores, delta: float) -> LowerBounds:
     """Return the lower bounds from the scores of a run, which hold jointly with `CONFIDENCE`."""
-    m, error = len(scores.score), (1 - CONFIDENCE) / len(OneRunBounds._fields)
-    # Scores as the claim predicts them, all in
+    m, error = len(scores.score), (1 - CONFIDENCE) / len(LowerBounds._fields)
+    # Scores as the claim predicts them, if all canaries are in
     expected = scores.separation / 2 + np.array([_NORMAL.inv_cdf((i + 0.5) / m) for i in range(m)])
+    counts = sorted({max(1, m >> halvings) for halvings in range(MAX_HALVINGS)})
+    planned = [count_guesses(expected, np.ones(m, bool), made) for made in counts]
 
-    def bound(lower_bound: Callable[[Guesses], float]) -> float:
-        counts = sorted({max(1, m >> halvings) for halvings in range(MAX_HALVINGS)})
-        planned = [count_guesses(expected, np.ones(m, bool), made) for made in counts]
-        made = max(planned, key=lower_bound).made
-        return lower_bound(count_guesses(scores.score, scores.included, made))
+    def bound(is_refuted: Callable[[Guesses, float], bool]) -> float:
+        def value(guesses: Guesses) -> float:
+            return largest_refuted(lambda candidate: is_refuted(guesses, candidate))
 
-    return OneRunBounds(
+        return value(count_guesses(scores.score, scores.included, max(planned, key=value).made))
+
+    return LowerBounds(
         independent_mu_lower_bound(count_guesses(scores.score, scores.included, m), error),
-        bound(lambda guesses: mu_lower_bound(guesses, error)),
-        bound(lambda guesses: epsilon_lower_bound(guesses, delta, error)),
+        bound(lambda guesses, mu: is_mu_refuted(guesses, mu, error)),
+        bound(lambda guesses, epsilon: epsilon_p_value(guesses, epsilon, delta) <= error),
     )
 
 
-@dataclass(frozen=True)
-class RunAudit:
-    """Audit of one run: its claims, the lower bounds from its canaries, and the right guesses of all coins."""
+def audit_run(path: Path) -> tuple[str, bool]:
+    """Audit a run by the scores of its canaries; return a report, and whether a claim is refuted.
 
-    path: Path
-    privacy: PrivacyStatement
-    bounds: OneRunBounds
-    guesses: Guesses
-
-    @property
-    def rows(self) -> list[tuple[str, float, float]]:
-        """Name, claim and lower bound of each number."""
-        bounds, mu, epsilon = self.bounds, self.privacy.guarantee.rho or 0.0, self.privacy.epsilon_exact
-        return [
-            ("mu, if noise is independent over canaries", mu, bounds.independent_mu),
-            ("mu, without assumption", mu, bounds.mu),
-            (f"epsilon at delta = {self.privacy.delta:g}, likewise", epsilon, bounds.epsilon),
-        ]
-
-    @property
-    def refutations(self) -> list[str]:
-        """Descriptions of the claims that are refuted."""
-        refuted = [(name, claim, bound) for name, claim, bound in self.rows if bound > claim]
-        return [
-            f"{name}: at least {rounded_down(b)}, and {rounded_up(c)} is claimed" for name, c, b in refuted
-        ]
-
-    def to_text(self) -> str:
-        """Return the audit report as text: right guesses, a table of claims and bounds, and the verdict."""
-        counts = (
-            f"{self.guesses.right:,} of the coins of {self.guesses.canaries:,} canaries are guessed right."
-        )
-        header = ["", "claimed: at most", f"reached: at least ({CONFIDENCE:.0%} confidence)"]
-        rows = [[name, rounded_up(claim), rounded_down(bound)] for name, claim, bound in self.rows]
-        verdict = [f"Refuted: {text}." for text in self.refutations] or ["Nothing is refuted."]
-        paragraphs = [wrap_paragraph(f"{self.path}: {counts}"), text_table(header, [rows]), *verdict]
-        return "\n\n".join(paragraphs)
-
-
-def audit_run(path: Path) -> RunAudit:
-    """Audit a run by the scores of its canaries; InputError without them, or if they are of another run."""
-    run, scores_path = read_summary(path, ("contents",)), canary_scores_path(path)
-    if not run.experiment.canaries:
+    InputError if the run had no canaries, or their scores are missing or of another run.
+    """
+    result, scores_path = read_result(path), canary_scores_path(path)
+    if not result.experiment.canaries:
         raise InputError(f"{path} is of a run without canaries. Repeat it with --canaries 1000.")
-    scores, privacy = read_canary_scores(scores_path), run.contents.privacy
-    m, digest = len(scores.score), run_digest(run.experiment, run.contents.model_digest)
-    if scores.run_digest != digest or m != run.experiment.canaries:
+    scores, privacy = read_canary_scores(scores_path), result.privacy
+    if scores.run_digest != run_digest(result.experiment, result.x, result.w):
         raise InputError(f"{scores_path} is of another run than {path}. Copy the files of one run.")
-    guesses = count_guesses(scores.score, scores.included, m)
-    return RunAudit(path, privacy, audit_scores(scores, privacy.delta), guesses)
+    bounds, mu = audit_scores(scores, privacy.delta), privacy.guarantee.rho or 0.0
+    rows = [
+        ("mu, if noise is independent over canaries", mu, bounds.independent_mu),
+        ("mu, without assumption", mu, bounds.mu),
+        (f"epsilon at delta = {privacy.delta:g}, likewise", privacy.epsilon_exact, bounds.epsilon),
+    ]
+    guesses = count_guesses(scores.score, scores.included, len(scores.score))
+    counts = f"{path}: {guesses.right:,} of the coins of {guesses.canaries:,} canaries are guessed right."
+    header = ["", "claimed: at most", f"reached: at least ({CONFIDENCE:.0%} confidence)"]
+    table = text_table(header, [[(name, rounded_up(claim), rounded_down(low)) for name, claim, low in rows]])
+    refuted = [name for name, claim, low in rows if low > claim]
+    verdict = f"Refuted: {'; '.join(refuted)}." if refuted else "Nothing is refuted."
+    return "\n\n".join([counts, table, verdict]), bool(refuted)

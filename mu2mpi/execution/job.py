@@ -192,11 +192,12 @@ class RunContext:
             if not resumes:
                 checkpoints.write_first(simulation.gather_checkpoint(), lock)
             # Run the remaining rounds, write the result and remove the checkpoint.
-            result = simulation.run(callback_list, checkpoints)
+            result, canaries = simulation.run(callback_list, checkpoints), simulation.canaries
+            scores = simulation.gather_canary_scores()
             with communicator.collective_errors():
                 if communicator.rank == 0:
-                    if simulation.canary_scores is not None:
-                        write_canary_scores(simulation.canary_scores, path)
+                    if canaries is not None and scores is not None:
+                        write_canary_scores(canaries.finished_scores(scores, result), path)
                     self._write_result(result, path)
                     write_progress(0, 0.0, has_new_rounds=True)
         return callback_list.on_finish(replace(result, path=path), communicator)

@@ -82,7 +82,7 @@ def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Pat
         "class_counts": counts.dtype == np.int64
         and counts.shape == (problem.machines, counted_classes(constants))
         and not np.any(counts < 0),
-        "canary_scores": scores.dtype == np.int64 and scores.shape == (plan.experiment.canaries or 0,),
+        "canary_scores": scores.dtype == np.int64 and scores.shape == (1, plan.experiment.canaries or 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }
     if invalid := [name for name, valid in is_valid.items() if not valid]:

@@ -30,8 +30,7 @@ from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.federation.timer import Timer
 from mu2mpi.losses.model.linear import norm
 from mu2mpi.results.callbacks import CallbackList, Evaluation, RunStart
-from mu2mpi.results.canary_scores import CanaryScores, run_digest
-from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, History, HistoryRow, model_digest
+from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, History, HistoryRow
 from mu2mpi.results.result import Result
 
 DECISION_INTERVAL_SECONDS = 0.2  # Approximate interval at which ranks agree on whether to save or to stop
@@ -126,9 +125,8 @@ class Simulation:
             reader = make_sample_reader(source, constants, *sampling)
             created = create_machines_and_server(constants, hosted_machines, reader, communicator, keys.noise)
             self.machines, self.server = created
-            self.canaries = Canaries(plan) if experiment.canaries else None
-            if self.canaries and keys.noise is not None:
-                self.canaries.install(self.machines, self.server, hosted_machines, keys.noise)
+            canaries = plan, *created, hosted_machines, keys.noise
+            self.canaries = Canaries(*canaries) if experiment.canaries else None
             self.evaluations = plan_evaluations(plan)
             self.evaluator: Evaluator | ExactEvaluator
             if source.has_known_distribution:
@@ -140,7 +138,6 @@ class Simulation:
         self.timer, self.rounds_done = Timer(constants.rounds), 0
         self._history_rows: list[HistoryRow] = []  # on rank 0
         self._elapsed_before, self._class_counts_before = 0.0, np.zeros((1, 1), dtype=np.int64)
-        self.canary_scores: CanaryScores | None = None  # of the finished run, on rank 0
         self._restore(checkpoint)
         with communicator.collective_errors():
             self.machines.read_samples(self.rounds_done + 1)
@@ -190,10 +187,6 @@ class Simulation:
             environment=environment.describe_environment(communicator),
             cost=environment.job_cost(self._core_seconds(), communicator),
         )
-        scores = self._gather_canary_scores()
-        if self.canaries and communicator.rank == 0:
-            digest = run_digest(self.experiment, model_digest(result.x, result.w))
-            self.canary_scores = self.canaries.scores_of_run(scores, digest)
         public = communicator.bcast_object(replace(result, diagnostics=None, class_counts=None))
         return result if communicator.rank == 0 else public
 
@@ -299,10 +292,10 @@ class Simulation:
         """Gather the state of all ranks as a checkpoint on rank 0; None on the other ranks. Collective."""
         communicator, iterates = self.communicator, self.server.iterates
         grid_sum = reduce_masked(self.machines.message_sum, communicator, self._sum_mask_key)
-        canary_scores = self._gather_canary_scores()
+        canary_scores = self.gather_canary_scores()
         statistics = self._gather_increment_stats()
         numeric_platforms = environment.numeric_platforms(communicator)
-        if grid_sum is None:
+        if grid_sum is None or canary_scores is None:
             return None
         return Checkpoint(
             experiment=self.experiment,
@@ -331,8 +324,8 @@ class Simulation:
             np.copyto(machines.message_sum, checkpoint.q)
             machines.largest_squared_norm = checkpoint.largest_squared_norm
             machines.clipped_count = checkpoint.clipped
-            if self.canaries:
-                self.canaries.scores[:] = checkpoint.canary_scores
+            if self.canaries is not None:
+                self.canaries.scores = checkpoint.canary_scores
             self._history_rows = checkpoint.history.rows()
             self._elapsed_before = checkpoint.elapsed_seconds
             self._core_seconds_before = checkpoint.core_seconds
@@ -344,11 +337,11 @@ class Simulation:
             # The sum that rank 0 holds becomes a sum of masked shares, one per rank.
             add_masks(machines.flat_message_sum, self.communicator, self._sum_mask_key)
 
-    def _gather_canary_scores(self) -> IntArray:
-        """Return the scores of canaries so far on rank 0, and none on other ranks; collective."""
-        scores = self.canaries.scores if self.canaries else np.empty(0, np.int64)
-        gathered = scores.size and reduce_masked(scores[np.newaxis], self.communicator, self._sum_mask_key)
-        return np.ravel(gathered) if isinstance(gathered, np.ndarray) else np.empty(0, np.int64)
+    def gather_canary_scores(self) -> IntArray | None:
+        """Return the scores of canaries so far on rank 0, shape (1, canaries), None elsewhere; collective."""
+        if self.canaries is None:
+            return np.empty((1, 0), np.int64)
+        return reduce_masked(self.canaries.scores, self.communicator, self._sum_mask_key)
 
     def _gather_increment_stats(self) -> IncrementStats:
         key, before = self._sum_mask_key, self._class_counts_before

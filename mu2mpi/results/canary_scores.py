@@ -5,9 +5,10 @@ Only its owner may read it: together with released messages, a score reveals a c
 
 import hashlib
 import stat
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
@@ -16,53 +17,39 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import write_atomically
 from mu2mpi.core.hdf5 import hdf5_file_bytes, read_attributes, write_array, write_attributes
 from mu2mpi.results.opening import open_mu2mpi_file
-from mu2mpi.results.records import canary_scores_path
+from mu2mpi.results.records import canary_scores_path, model_digest
 
 CANARY_SCHEMA = "mu2mpi-canaries-1"
 
 
 @dataclass(frozen=True, eq=False)
 class CanaryScores:
-    """Scores of a run's canaries; their means are -/+ separation / 2 times `sigma_score` if out or in.
+    """Scores of a run's canaries; their means are +/- separation / 2 times `sigma_score` if in or out."""
 
-    Attributes
-    ----------
-    score, included : ndarray of shape (m,)
-        What the adversary observes of each canary, and its secret coin.
-    sigma_score, separation : float
-        Std of a score's noise, and the difference of the means of scores in and out, in units of
-        `sigma_score`, if the noise is as claimed.
-    relation : str
-        Neighbouring relation: whether a canary that is out is replaced by its opposite or by nothing.
-    run_digest : str
-        Digest of the run, as by `run_digest`.
-    """
-
-    score: FloatArray
-    included: BoolArray
-    sigma_score: float
-    separation: float
-    relation: str
-    run_digest: str = ""
+    score: FloatArray  # what the adversary observes of each canary, shape (m,)
+    included: BoolArray  # secret coin of each canary, shape (m,)
+    sigma_score: float  # std of a score's noise, as claimed
+    separation: float  # difference of the means of scores in and out, as claimed, in units of `sigma_score`
+    relation: str  # neighbouring relation: a canary that is out is replaced by its opposite, or by nothing
+    run_digest: str = ""  # digest of the run, as by `run_digest`
 
 
-def run_digest(experiment: Experiment, model_digest: bytes) -> str:
-    """Return a digest of a run's settings and of its model's digest, as by `records.model_digest`."""
-    return hashlib.sha256(experiment.to_toml().encode() + model_digest).hexdigest()
+def run_digest(experiment: Experiment, x: FloatArray, w: FloatArray) -> str:
+    """Return a digest of a run's settings and model."""
+    return hashlib.sha256(experiment.to_toml().encode() + model_digest(x, w)).hexdigest()
 
 
 def write_canary_scores(scores: CanaryScores, output: Path) -> None:
     """Write the scores of a run atomically beside its output, with mode 0600."""
-    names = ("sigma_score", "separation", "relation", "run_digest")
-    attributes = {"schema": CANARY_SCHEMA, **{name: getattr(scores, name) for name in names}}
-    content = hdf5_file_bytes(
-        lambda file: (
-            write_attributes(file, attributes),
-            write_array(file, "score", scores.score),
-            write_array(file, "included", scores.included.astype(np.uint8)),
-        )
-    )
-    write_atomically(canary_scores_path(output), (content,), mode=0o600)
+    attributes = asdict(scores)
+    arrays = {"score": attributes.pop("score"), "included": attributes.pop("included").astype(np.uint8)}
+
+    def write_content(file: h5py.File) -> None:
+        write_attributes(file, {"schema": CANARY_SCHEMA, **attributes})
+        for name, array in arrays.items():
+            write_array(file, name, array)
+
+    write_atomically(canary_scores_path(output), (hdf5_file_bytes(write_content),), mode=0o600)
 
 
 def read_canary_scores(path: Path) -> CanaryScores:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mu2mpi.cli.experiment_arguments import add_field, explicit_settings
 from mu2mpi.config import experiment_options as options
-from mu2mpi.core.parallel import Communicator, world
+from mu2mpi.core.parallel import world
 from mu2mpi.core.registry import known_names
 
 COMMON_OPTIONS = "method server mechanism loss machines rounds rho epsilon trials seed"
@@ -52,14 +52,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_command(arguments: Namespace) -> int:
+    from mu2mpi.audit.one_run import audit_run
     from mu2mpi.audit.trials import PAPER_TRUST_MODES, audit_trust_modes
 
-    communicator, settings = world(), explicit_settings(arguments)
+    communicator, settings, problems = world(), explicit_settings(arguments), list[str]()
     if arguments.result is not None:
         if given := sorted(settings.items() - DEFAULTS.items()):
             arguments.parser.error(f"an audit of a RESULT has no other options, got --{given[0][0]}")
-        return _audit_run(arguments.result, communicator)
-    problems = []
+        report, is_refuted = "", False
+        with communicator.collective_errors():
+            if communicator.rank == 0:
+                report, is_refuted = audit_run(arguments.result)
+        if report:
+            print(report, flush=True)
+        if is_refuted:
+            print("mu2mpi: error: the claim of privacy is refuted", file=sys.stderr)
+        return int(communicator.bcast_object(is_refuted))
     for finding in audit_trust_modes(settings, arguments.trials, communicator):
         problems += finding.failures
         if communicator.rank == 0:
@@ -70,17 +78,3 @@ def run_command(arguments: Namespace) -> int:
     if problems and communicator.rank == 0:
         print(f"mu2mpi: error: {'; '.join(problems)}", file=sys.stderr)
     return 1 if problems else 0
-
-
-def _audit_run(path: Path, communicator: Communicator) -> int:
-    from mu2mpi.audit.one_run import audit_run
-
-    problems = []
-    with communicator.collective_errors():
-        if communicator.rank == 0:
-            audit = audit_run(path)
-            print(audit.to_text(), flush=True)
-            problems = audit.refutations
-    if problems:
-        print(f"mu2mpi: error: the claim of privacy is refuted: {'; '.join(problems)}", file=sys.stderr)
-    return int(communicator.bcast_object(bool(problems)))
