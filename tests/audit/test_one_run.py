@@ -40,10 +40,7 @@ def gaussian_scores(rng, m, mu, claimed_mu=None):
 
 @pytest.mark.parametrize(
     ("m", "mu", "audits"),
-    [
-        (40, 0.5, 1000),
-        *(pytest.param(m, mu, 1000, marks=slow) for m, mu in [(100, 1.5), (100, 4.0), (30, 2.5)]),
-    ],
+    [(40, 0.5, 1000), *slow((100, 1.5, 1000), (100, 4.0, 1000), (30, 2.5, 1000))],
 )
 def test_bounds_exceed_the_truth_in_at_most_one_of_twenty_audits(m, mu, audits):
     """Jointly; 71 of 1,000 or more would have a probability below 0.2 % at an error rate of 5 %."""
@@ -84,8 +81,8 @@ def test_a_mechanism_that_rarely_reveals_all_coins_meets_the_bound_without_assum
 ):
     """It reveals all coins with a probability of 2 `error` by randomised response, and nothing otherwise.
 
-    By its trade-off curve it is mu-GDP. In half of the runs that reveal the coins, or more, so many guesses or
-    more are right: an event of a probability of at least `error` must not refute mu.
+    By its trade-off curve it is mu-GDP. In half of the runs that reveal the coins, or more, at least so many
+    guesses are right: an event of a probability of at least `error` must not refute mu.
     """
     revealing = 2 * error
     mu = NORMAL.inv_cdf(revealing * accuracy) - NORMAL.inv_cdf(revealing * (1 - accuracy))
@@ -196,26 +193,8 @@ def test_a_refuted_claim_has_the_exit_code_1(audited, capsys, monkeypatch):
         add_noise(noised, message, self.key, *self.streams, t, self.std_units(t) / 2)
 
     monkeypatch.setattr(IndependentNoiseSource, "__call__", half)
-    assert (
-        main(
-            [
-                "run",
-                "--machines",
-                "2",
-                "--rounds",
-                "8",
-                "--seed",
-                "3",
-                "--canaries",
-                "400",
-                "--rho",
-                "2",
-                "--output",
-                "b.h5",
-            ]
-        )
-        == 0
-    )
+    run = ["run", "--machines", "2", "--rounds", "8", "--seed", "3", "--canaries", "400", "--rho", "2"]
+    assert main([*run, "--output", "b.h5"]) == 0
     capsys.readouterr()
     assert main(["audit", "b.h5"]) == 1
     captured = capsys.readouterr()
