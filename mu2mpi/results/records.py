@@ -132,11 +132,12 @@ class Checkpoint:
     largest_squared_norm: float  # maximum of ||s_{t,i}||^2 before clipping
     clipped: int  # number of clipped increments
     class_counts: IntArray  # samples of each class used by each machine, shape (machines, classes)
-    canary_scores: IntArray  # of each canary so far, in grid units; shape (1, canaries)
     privacy: PrivacyStatement  # of the complete run
     numeric_platforms: tuple[str, ...]  # processors and software of the ranks that determine the last bits
     data_digest: bytes  # SHA-256 of the training data and of files about machines
     core_seconds: float = 0.0  # of all starts of the run
+    # Of each canary so far, in grid units; shape (1, canaries)
+    canary_scores: IntArray = field(default_factory=lambda: np.empty((1, 0), np.int64))
 
 
 def model_digest(x: FloatArray, w: FloatArray) -> bytes:

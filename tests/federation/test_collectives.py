@@ -8,7 +8,7 @@ import pytest
 
 from mu2mpi.audit.recorded_ranks import run_on_ranks
 from mu2mpi.core.parallel import block_range
-from mu2mpi.federation.collectives import add_masks, gather_increment_stats, reduce_message_sum
+from mu2mpi.federation.collectives import add_masks, gather_increment_stats, reduce_masked
 from mu2mpi.privacy.noise.noise_stream import key_to_uint32, padded_zeros, root_key
 
 KEY, SHAPE, NORMS, CLIPPED = key_to_uint32(root_key(3)), (3, 5), [1.5, 9.25, 0.0], [4, 0, 7]
@@ -32,7 +32,7 @@ def test_rank_0_has_the_sum_and_the_statistics_of_all_machines(size, key):
     def act(rank):
         machines = hosted_machines(rank.rank, size, SUMS[rank.rank])
         return (
-            reduce_message_sum(machines, rank, key),
+            reduce_masked(machines.message_sum, rank, key),
             gather_increment_stats(machines, 2, rank, key),
             pickle.dumps(rank.sent),
         )
