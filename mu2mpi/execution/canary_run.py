@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from mu2mpi.core.arrays import BoolArray, IntArray, UInt32Array
+from mu2mpi.core.arrays import IntArray, UInt32Array
 from mu2mpi.core.errors import InputError
 from mu2mpi.execution.plan import Plan
 from mu2mpi.federation.machine import Machines
@@ -31,11 +31,9 @@ class Canaries:
     share of a sum over ranks, in grid units.
     """
 
-    def __init__(
-        self, plan: Plan, machines: Machines, server: Server, hosted: range, key: UInt32Array | None
-    ) -> None:
-        m, problem, rounds = plan.experiment.canaries or 0, plan.constants.problem, plan.constants.rounds
-        self._mechanism = mechanism = plan.constants.mechanism
+    def __init__(self, plan: Plan, machines: Machines, server: Server, key: UInt32Array | None) -> None:
+        m, rounds = plan.experiment.canaries or 0, plan.constants.rounds
+        self._problem, self._mechanism = problem, mechanism = plan.constants.problem, plan.constants.mechanism
         is_central, size = problem.trust_mode.is_central, machines.flat_message_sum.size
         released = rounds - is_central  # A central server adds no noise to the last sum, which has no step.
         if m > problem.d or released == 0:
@@ -47,8 +45,7 @@ class Canaries:
         self._n_messages = released if is_in_all_sums else 1
         self._rounds = np.where(is_in_all_sums, 0, np.arange(m) % released + 1)  # 0: all
         self.scores = np.zeros((1, m), np.int64)
-        noisy = server if is_central else machines
-        if key is None or noisy.noise_source is None:
+        if key is None:
             return
         secret = derive_key(key.astype("<u4").tobytes(), "canaries")
         self._coordinates = np.random.default_rng(list(secret)).permutation(problem.d)[:m]
@@ -58,28 +55,33 @@ class Canaries:
         self._variants = unit, -unit if self._relation == "replace" else 0
         self._increments = np.where(self._included, *self._variants)
         self._flat_increments, self._flat_noised = np.zeros((2, size), np.int64)
-        # Noise of each message, the canaries in it, and those that the adversary observes in it
-        self._messages: list[tuple[NoiseSource, BoolArray, BoolArray]] = []
-        if is_central:
-            self._messages.append((noisy.noise_source, *np.ones((2, m), bool)))
-        for i in () if is_central else hosted:
-            source = mechanism.noise_source(key, (MACHINE_STREAM, i, 1), 1 / problem.noise_shares, size)
-            # In sums over machines, the adversary knows the noise of colluders: here of the next machines.
-            distance = (i - np.arange(m)) % problem.machines
-            self._messages.append((source, distance == 0, (distance == 0) | (distance > problem.colluders)))
-        noisy.noise_source = self
+        # Noise of each observed message, and its machine
+        self._noise_sources: list[tuple[NoiseSource, int | None]] = []
+        if is_central and server.noise_source is not None:
+            self._noise_sources, server.noise_source = [(server.noise_source, None)], self
+        elif machines.noise_source is not None:
+            for i in range(machines.first_machine, machines.first_machine + machines.count):
+                streams = MACHINE_STREAM, i, 1
+                source = mechanism.noise_source(key, streams, 1 / problem.noise_shares, size)
+                self._noise_sources.append((source, i))
+            machines.noise_source = self
 
     def __call__(self, noised: IntArray, message: IntArray, t: int) -> None:
         """Set ``noised`` to ``message`` plus the canaries and the noise of round t."""
         # The grid has twice the range of all messages, and a coordinate gets one more increment at most.
         np.copyto(noised, message)
-        active = (self._rounds == 0) | (self._rounds == t)
-        for source, own, observed in self._messages:
+        own = observed = active = (self._rounds == 0) | (self._rounds == t)
+        for source, machine in self._noise_sources:
+            if machine is not None:
+                # Colluders, here the next machines, reveal their noise in sums over machines.
+                distance = (machine - np.arange(len(active))) % self._problem.machines
+                own, observed = active & (distance == 0), active & (distance > self._problem.colluders)
+                observed |= own
             self._flat_increments[:] = 0
-            self._flat_increments[self._coordinates] = self._increments * (own & active)
+            self._flat_increments[self._coordinates] = self._increments * own
             source(self._flat_noised, self._flat_increments, t)
             noised += self._flat_noised
-            self.scores[0] += self._flat_noised[self._coordinates] * (observed & active)
+            self.scores[0] += self._flat_noised[self._coordinates] * observed
 
     def finished_scores(self, scores: IntArray, result: Result) -> CanaryScores:
         """Return the scores of a finished run, summed over ranks, with their coins."""

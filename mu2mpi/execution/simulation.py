@@ -125,8 +125,7 @@ class Simulation:
             reader = make_sample_reader(source, constants, *sampling)
             created = create_machines_and_server(constants, hosted_machines, reader, communicator, keys.noise)
             self.machines, self.server = created
-            canaries = plan, *created, hosted_machines, keys.noise
-            self.canaries = Canaries(*canaries) if experiment.canaries else None
+            self.canaries = Canaries(plan, *created, keys.noise) if experiment.canaries else None
             self.evaluations = plan_evaluations(plan)
             self.evaluator: Evaluator | ExactEvaluator
             if source.has_known_distribution:
