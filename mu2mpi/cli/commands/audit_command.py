@@ -1,10 +1,9 @@
-"""Audit the privacy of the code by attacks on its messages, or of one run by its canaries.
+"""Audit the privacy of the code by attacks on its messages, or of a RESULT by the run's canaries.
 
-With a RESULT of a run with --canaries, guesses which canaries were in, from scores of its messages. Otherwise
-runs the algorithm many times on nearly worst-case data, in which a random bit chooses each canary sample. The
-adversary knows all other samples, and guesses the bit from everything it sees. An audit can refute a claimed
-epsilon, not prove it. The exit code is 1 if a claim is refuted, or if an attack is weaker than faithful code
-allows. Under mpirun, the ranks share the runs.
+Without a RESULT, runs the algorithm many times on nearly worst-case data, in which a random bit chooses each
+canary sample. The adversary knows all other samples, and guesses the bit from everything it sees. An audit
+can refute a claim, not prove it. The exit code is 1 if a claim is refuted, or if an attack is weaker than
+faithful code allows. Under mpirun, the ranks share the runs.
 """
 
 import sys
@@ -20,9 +19,8 @@ from mu2mpi.core.registry import known_names
 COMMON_OPTIONS = "method server mechanism loss machines rounds rho epsilon trials seed"
 USAGE_EXAMPLES = """\
   mu2mpi audit --rho 1 --trials 2000
-  mu2mpi audit a.h5
   mpirun -n 4 mu2mpi audit --method dp-sgd --server trusted
-  mu2mpi audit --server shuffled --machines 5 --seed 1"""
+  mu2mpi audit a.h5"""
 DEFAULTS: dict[str, Any] = {"machines": 3, "rounds": 10, "delta": 1e-5}
 # Settings whose default or values in an audit differ from those of an experiment
 AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
