@@ -39,6 +39,7 @@ class AuditRuns:
     run_keys: list[bytes]
     observations: list[FloatArray]  # of each rank, as of `observe_runs`; shape (runs, numbers)
     canary_effects: list[FloatArray]  # mean change of observations by a canary; shape (canaries, numbers)
+    error_share: float = 1.0  # of the error probability of the worst case, for statements on these runs
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Confidence bounds on privacy loss from observed statistics, and tests of uniform bits."""
 
 import math
+from itertools import pairwise
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 
 AUDIT_CONFIDENCE = 0.99  # joint confidence in all statements of an audit
 RELATIVE_RIDGE = 1e-12  # ridge of the covariance relative to its trace
+MIN_LOOK_TRIALS = 250  # fewest trials of a look before the last: estimates are close to normal
 MIN_TEST_BYTES = 64 * 256  # fewest bytes for Pearson's test; with fewer, its tail is too long
 
 
@@ -19,6 +21,23 @@ class ConfidenceInterval(NamedTuple):
     estimate: float
     low: float
     high: float
+
+
+class Look(NamedTuple):
+    """Analysis of the runs so far, after which an audit may stop."""
+
+    trials: int
+    error_share: float  # of the audit's error probability, for all statements at this look
+
+
+def schedule_looks(trials: int, min_trials: int) -> list[Look]:
+    """Return looks after an eighth, a quarter, a half and all of the trials, from `min_trials` on.
+
+    Error spending that is linear in the trials (Lan and DeMets, 1983): by the union bound, statements at all
+    looks hold jointly, and so those at the look at which an audit stops, whatever the rule.
+    """
+    early = [n for n in (trials // 8, trials // 4, trials // 2) if n >= max(min_trials, MIN_LOOK_TRIALS)]
+    return [Look(n, (n - previous) / trials) for previous, n in pairwise([0, *early, trials])]
 
 
 def fisher_discriminants(noise: FloatArray, differences: FloatArray) -> FloatArray:

@@ -15,11 +15,10 @@ from mu2mpi.audit.adversary_view import (
     hides_single_messages,
     noiseless_constants,
     observe_runs,
-    reveals_only_noisy_sums,
 )
 from mu2mpi.audit.canaries import CLIPPED_CASE, FEATURE_DTYPE, UNCLIPPED_CASE, Canaries, WorstCase
-from mu2mpi.audit.evidence import AUDIT_CONFIDENCE
-from mu2mpi.audit.verdicts import AuditReport, evaluate_runs
+from mu2mpi.audit.evidence import AUDIT_CONFIDENCE, schedule_looks
+from mu2mpi.audit.verdicts import AuditReport, Verdict, evaluate_runs
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import PER_MACHINE_OPTIONS
 from mu2mpi.config.problem_builder import build_problem, build_unequal_machines, input_digests
@@ -72,7 +71,7 @@ def _valid_experiments(candidates: list[dict[str, Any]]) -> list[Experiment]:
 def audit(experiment: Experiment, trials: int, communicator: Communicator) -> AuditReport:
     """Attack the algorithm of an experiment, on the audit's own data, clipping norm and diameter; collective.
 
-    The ranks share the `trials` runs with each variant of a canary, and return the same report.
+    The ranks share at most `trials` runs with each variant of a canary, and return the same report.
     """
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     audit_key = communicator.bcast_object(derive_key(secret, "audit", experiment.server))
@@ -91,15 +90,17 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Au
     attacks = [attack for attack in all_attacks() if attack.attack_applies(constants)]
     # Divided among all attacks on both of the paper's trust modes.
     error_probability = (1 - AUDIT_CONFIDENCE) / (len(PAPER_TRUST_MODES) * (len(cases) + len(attacks)))
-    runs = [_run_worst_case(tested, case, trials, audit_key, communicator) for case, tested in cases.items()]
-    outcome: Any = None
+    context = AttackContext(experiment, constants, audit_key, error_probability)
+    worst_cases = (
+        _audit_worst_case(context, tested, case, trials, communicator) for case, tested in cases.items()
+    )
+    runs, verdicts = zip(*worst_cases, strict=True)
+    findings: Any = None
     if communicator.rank == 0:
-        completed = tuple(filter(None, runs))
-        context = AttackContext(experiment, constants, audit_key, error_probability, completed)
-        verdicts = [evaluate_runs(case_runs, context.budget, error_probability) for case_runs in context.runs]
-        outcome = verdicts, [attack.run_attack(context) for attack in attacks]
-    setup, is_tight = _setup_text(experiment, constants), reveals_only_noisy_sums(constants)
-    return AuditReport(setup, is_tight, experiment, trials, *communicator.bcast_object(outcome))
+        context = replace(context, runs=runs)
+        findings = [attack.run_attack(context) for attack in attacks]
+    findings = communicator.bcast_object(findings)
+    return AuditReport(_setup_text(experiment, constants), experiment, trials, [*verdicts], findings)
 
 
 def worst_case_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
@@ -167,11 +168,11 @@ def _setup_text(experiment: Experiment, constants: RunConstants) -> str:
     return "".join(f"{phrase}, " for phrase in phrases if phrase)
 
 
-def _run_worst_case(
-    constants: RunConstants, case: WorstCase, trials: int, root_key: bytes, communicator: Communicator
-) -> AuditRuns | None:
-    """Return the runs of one worst case on rank 0, and None elsewhere; the ranks share the work."""
-    root_key = derive_key(root_key, "case", case.name)
+def _audit_worst_case(
+    context: AttackContext, constants: RunConstants, case: WorstCase, trials: int, communicator: Communicator
+) -> tuple[AuditRuns | None, Verdict]:
+    """Run one worst case until its claim is decided; return the runs, on rank 0 alone, and the verdict."""
+    root_key = derive_key(context.root_key, "case", case.name)
     canaries = Canaries(constants, case, derive_key(root_key, "dealing"))
     keys = [derive_key(root_key, "noise", f"run {n}") for n in range(2 * trials)]
     effects = canary_effects(canaries, derive_key(root_key, "difference"))
@@ -182,15 +183,25 @@ def _run_worst_case(
             problem = f"--trials must be at least {minimum} for {numbers} observed numbers, got {trials}"
             raise InputError(f"{problem}. Use more --trials, or fewer --machines or --rounds")
     variants = random_variants(len(canaries), trials, derive_key(root_key, "variants"))
-    # With more ranks than runs, some ranks have none.
-    assigned = block_range(2 * trials, communicator.size, communicator.rank)
-    own = slice(assigned.start, assigned.stop)
-    observed = observe_runs(constants, canaries, variants[own], keys[own]) if assigned else []
-    gathered = communicator.gather(observed)
-    if gathered is None:
-        return None
-    observations = [np.vstack(blocks) for blocks in zip(*filter(None, gathered), strict=True)]
-    return AuditRuns(canaries, variants, keys, observations, effects)
+    runs: AuditRuns | None = None
+    verdict: Any = None
+    observations, start = [effect[:0] for effect in effects], 0
+    for look in schedule_looks(trials, minimum):
+        # With more ranks than runs, some ranks have none.
+        assigned = block_range(2 * look.trials - start, communicator.size, communicator.rank)
+        own = slice(start + assigned.start, start + assigned.stop)
+        observed = observe_runs(constants, canaries, variants[own], keys[own]) if assigned else []
+        start = 2 * look.trials
+        if (gathered := communicator.gather(observed)) is not None:
+            blocks = zip(observations, *filter(None, gathered), strict=True)
+            observations = [np.vstack(arrays) for arrays in blocks]
+            done = canaries, variants[:start], keys[:start], observations, effects
+            runs = AuditRuns(*done, look.error_share)
+            verdict = evaluate_runs(runs, context.budget, context.error_probability)
+        verdict = communicator.bcast_object(verdict)
+        if verdict.is_decided(trials):
+            break
+    return runs, verdict
 
 
 def random_variants(canaries: int, trials: int, key: bytes) -> BoolArray:

@@ -10,7 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.adversary_view import AuditRuns, Finding, adversary_observations
+from mu2mpi.audit.adversary_view import (
+    AuditRuns,
+    Finding,
+    adversary_observations,
+    reveals_only_noisy_sums,
+)
 from mu2mpi.audit.canaries import Canaries
 from mu2mpi.audit.evidence import (
     AUDIT_CONFIDENCE,
@@ -27,6 +32,8 @@ from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import Budget
 
 MIN_RELATIVE_MU = 0.99  # share of the claimed mu that faithful runs reach; rounding takes the rest
+# A claim is reached if mu is within sqrt(TOLERANCE_TRIALS / trials) of it: a tenth, with 2,000 trials.
+TOLERANCE_TRIALS = 20
 EPSILON_BOUND_ERROR_SHARE = 0.25  # share of the error probability for the lower bound on epsilon
 
 
@@ -43,6 +50,7 @@ class Verdict:
     """Verdict of an audit on the runs of one worst case: bounds on epsilon and estimates of mu."""
 
     case: str  # name of the worst case
+    trials: int  # runs with each variant of a canary
     epsilon_lower_bound: float  # by counting alone
     claimed_budget: Budget  # claim for the canary of that bound
     # By the likelihood ratio of the claimed noise: all samples, and the groups with extreme separation
@@ -50,6 +58,7 @@ class Verdict:
     largest_separation: SeparationEstimate | None = None
     smallest_separation: SeparationEstimate | None = None
     learned_separation: SeparationEstimate | None = None  # largest of single canaries
+    is_claim_tight: bool = False  # whether faithful runs reach the claim
 
     @property
     def refutations(self) -> list[str]:
@@ -67,15 +76,30 @@ class Verdict:
     @property
     def alarms(self) -> list[str]:
         """Descriptions of claims far above the measured privacy loss, which suggest a fault."""
-        if self.smallest_separation is None or self.smallest_separation.relative_mu.high >= MIN_RELATIVE_MU:
+        if self.smallest_separation is None or not self.is_claim_tight:
             return []
         group, share, claim = self.smallest_separation
+        if share.high >= MIN_RELATIVE_MU:
+            return []
         reached, required = share.high * claim.rho, MIN_RELATIVE_MU * claim.rho
         return [f"mu is at most {reached:.4g} where {required:.4g} must be reached ({group}, {self.case})"]
+
+    def is_decided(self, max_trials: int) -> bool:
+        """Whether the claim is refuted, reached by mu of all samples, or known not to be reached.
+
+        The tolerance falls with `max_trials`, so that more of them reveal smaller faults.
+        """
+        if self.refutations or self.alarms:
+            return True
+        if self.overall_separation is None or not self.is_claim_tight:
+            return False
+        _, low, high = self.overall_separation.relative_mu
+        return max(1 - low, high - 1) <= math.sqrt(TOLERANCE_TRIALS / max_trials)
 
 
 def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> Verdict:
     """Attack all canaries in audited runs, and judge the privacy claims of each."""
+    error_probability *= runs.error_share
     canaries, variants = runs.canaries, runs.canary_variants
     # Runs come in pairs of opposite variants. Discriminants are learned on some and judged on the others.
     n_learning = len(variants) // 4 * 2
@@ -83,7 +107,7 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
     claims, counting_error = canaries.claimed_budgets(budget), EPSILON_BOUND_ERROR_SHARE * error_probability
     bound = _counted_epsilon_bound(learned_scores, variants, n_learning, claims, counting_error)
     if canaries.constants.batching.subsampling:
-        return Verdict(canaries.case.name, *bound)
+        return Verdict(canaries.case.name, len(variants) // 2, *bound)
     names, groups = _canary_groups(canaries)
     # Two ends of an interval for each group, and one for each learned separation.
     error_each = (error_probability - counting_error) / (2 * len(groups) + len(canaries))
@@ -97,11 +121,13 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
     single = map(SeparationEstimate, names[-len(canaries) :], learned_shares, claims)
     return Verdict(
         canaries.case.name,
+        len(variants) // 2,
         *bound,
         overall_separation=estimates[0] if canaries.constants.mechanism.reveals_messages else None,
         largest_separation=max(estimates, key=lambda estimate: estimate.relative_mu.low),
         smallest_separation=min(estimates, key=lambda estimate: estimate.relative_mu.high),
         learned_separation=max(single, key=lambda estimate: estimate.relative_mu.low),
+        is_claim_tight=reveals_only_noisy_sums(canaries.constants),
     )
 
 
@@ -172,9 +198,8 @@ class AuditReport:
     """Report of an audit: privacy claims, and verdicts and findings on them."""
 
     setup: str  # method and options of the runs, without the defaults
-    is_claim_tight: bool  # whether faithful runs reach the claim
     experiment: Experiment  # makes the claims
-    trials: int  # runs with each variant of a canary
+    max_trials: int  # runs with each variant of a canary
     verdicts: list[Verdict]  # one for each worst case
     findings: list[Finding]  # one for each further attack
 
@@ -187,7 +212,7 @@ class AuditReport:
     @property
     def alarms(self) -> list[str]:
         """Descriptions of findings that correct code would not produce, but that refute no claim."""
-        outcomes: list[Verdict | Finding] = [*(self.verdicts if self.is_claim_tight else ()), *self.findings]
+        outcomes: list[Verdict | Finding] = [*self.verdicts, *self.findings]
         return [text for outcome in outcomes for text in outcome.alarms]
 
     @property
@@ -203,7 +228,7 @@ class AuditReport:
         cases = f"{len(self.verdicts)} worst case{'s' if len(self.verdicts) > 1 else ''}"
         heading = (
             f"{run.server.capitalize()} server: {self.setup}{run.machines} machines, {run.rounds} rounds, "
-            f"{self.trials:,} runs with each variant of a sample, {cases}."
+            f"up to {self.max_trials:,} runs with each variant of a sample, {cases}."
         )
         header = ["", "claimed: at most", "must be reached", "reached", f"{AUDIT_CONFIDENCE:.0%} confidence"]
         table = textwrap.indent(text_table(header, list(map(self._verdict_rows, self.verdicts))), "  ")
@@ -216,11 +241,11 @@ class AuditReport:
 
     def _verdict_rows(self, verdict: Verdict) -> list[list[str]]:
         delta = self.experiment.delta
-        rows = [[verdict.case.capitalize(), *[""] * 4]]
+        rows = [[f"{verdict.case.capitalize()}: {verdict.trials:,} runs", *[""] * 4]]
         for name, estimate, is_required in (
-            ("mu of all samples", verdict.overall_separation, self.is_claim_tight),
-            ("largest mu: {}", verdict.largest_separation, self.is_claim_tight),
-            ("smallest mu: {}", verdict.smallest_separation, self.is_claim_tight),
+            ("mu of all samples", verdict.overall_separation, verdict.is_claim_tight),
+            ("largest mu: {}", verdict.largest_separation, verdict.is_claim_tight),
+            ("smallest mu: {}", verdict.smallest_separation, verdict.is_claim_tight),
             ("learned mu: {}", verdict.learned_separation, False),
         ):
             if estimate is not None:

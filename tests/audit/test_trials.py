@@ -87,7 +87,7 @@ MORE_CLAIMS = [
 def test_the_claim_is_kept_and_reached(server, settings):
     report = found(server, 200, **{"rounds": 4, **settings})
     assert report.failures == []
-    assert report.is_claim_tight
+    assert report.verdicts[0].is_claim_tight
     for judgement in report.verdicts:
         share = judgement.overall_separation.relative_mu
         assert share.low < 1
@@ -101,7 +101,7 @@ def test_messages_one_by_one_of_which_some_are_known_do_not_reach_the_claim():
     """All throw their coins here, and nobody tells."""
     report = found("shuffled", 40, rho=8.0, colluders=1, shuffle="messages", **TINY)
     assert report.failures == []
-    assert not report.is_claim_tight
+    assert not report.verdicts[0].is_claim_tight
     share = report.verdicts[0].overall_separation.relative_mu
     assert share.low < (2 / 3) ** 0.5 < share.high
 

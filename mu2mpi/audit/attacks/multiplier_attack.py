@@ -36,7 +36,8 @@ def attack_applies(constants: RunConstants) -> bool:
 def run_attack(context: AttackContext) -> Finding:
     """Compare the noise multiplier, estimated from runs of the first worst case, with the stated one."""
     canaries = context.runs[0].canaries
-    known, learned = _estimate_noise_multipliers(context.runs[0], context.error_probability)
+    error_probability = context.error_probability * context.runs[0].error_share
+    known, learned = _estimate_noise_multipliers(context.runs[0], error_probability)
     overall, rounds = known["all rounds"], len(known) - 1
     mechanism = canaries.mechanism(int(canaries.machines[0]))
     claim = canaries.claimed_budgets(context.budget)[0]
