@@ -23,21 +23,14 @@ class ConfidenceInterval(NamedTuple):
     high: float
 
 
-class Look(NamedTuple):
-    """Analysis of the runs so far, after which an audit may stop."""
+def schedule_looks(trials: int, min_trials: int) -> list[tuple[int, float]]:
+    """Return numbers of trials after which an audit may stop, with shares of the error probability.
 
-    trials: int
-    error_share: float  # of the audit's error probability, for all statements at this look
-
-
-def schedule_looks(trials: int, min_trials: int) -> list[Look]:
-    """Return looks after an eighth, a quarter, a half and all of the trials, from `min_trials` on.
-
-    Error spending that is linear in the trials (Lan and DeMets, 1983): by the union bound, statements at all
-    looks hold jointly, and so those at the look at which an audit stops, whatever the rule.
+    Error spending that is linear in the trials (Lan and DeMets, 1983): by the union bound, the statements of
+    all looks hold jointly, and so do those of the look at which an audit stops, whatever the rule.
     """
     early = [n for n in (trials // 8, trials // 4, trials // 2) if n >= max(min_trials, MIN_LOOK_TRIALS)]
-    return [Look(n, (n - previous) / trials) for previous, n in pairwise([0, *early, trials])]
+    return [(n, (n - previous) / trials) for previous, n in pairwise([0, *early, trials])]
 
 
 def fisher_discriminants(noise: FloatArray, differences: FloatArray) -> FloatArray:

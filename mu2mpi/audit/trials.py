@@ -91,16 +91,11 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Au
     # Divided among all attacks on both of the paper's trust modes.
     error_probability = (1 - AUDIT_CONFIDENCE) / (len(PAPER_TRUST_MODES) * (len(cases) + len(attacks)))
     context = AttackContext(experiment, constants, audit_key, error_probability)
-    worst_cases = (
-        _audit_worst_case(context, tested, case, trials, communicator) for case, tested in cases.items()
-    )
-    runs, verdicts = zip(*worst_cases, strict=True)
-    findings: Any = None
-    if communicator.rank == 0:
-        context = replace(context, runs=runs)
-        findings = [attack.run_attack(context) for attack in attacks]
-    findings = communicator.bcast_object(findings)
-    return AuditReport(_setup_text(experiment, constants), experiment, trials, [*verdicts], findings)
+    outcomes = [_audit_worst_case(context, *case, trials, communicator) for case in cases.items()]
+    runs, verdicts = map(list, zip(*outcomes, strict=True))
+    context, setup = replace(context, runs=tuple(runs)), _setup_text(experiment, constants)
+    findings = [attack.run_attack(context) for attack in attacks if communicator.rank == 0]
+    return AuditReport(setup, experiment, trials, verdicts, communicator.bcast_object(findings))
 
 
 def worst_case_constants(experiment: Experiment, case: WorstCase) -> RunConstants:
@@ -169,7 +164,7 @@ def _setup_text(experiment: Experiment, constants: RunConstants) -> str:
 
 
 def _audit_worst_case(
-    context: AttackContext, constants: RunConstants, case: WorstCase, trials: int, communicator: Communicator
+    context: AttackContext, case: WorstCase, constants: RunConstants, trials: int, communicator: Communicator
 ) -> tuple[AuditRuns | None, Verdict]:
     """Run one worst case until its claim is decided; return the runs, on rank 0 alone, and the verdict."""
     root_key = derive_key(context.root_key, "case", case.name)
@@ -183,20 +178,18 @@ def _audit_worst_case(
             problem = f"--trials must be at least {minimum} for {numbers} observed numbers, got {trials}"
             raise InputError(f"{problem}. Use more --trials, or fewer --machines or --rounds")
     variants = random_variants(len(canaries), trials, derive_key(root_key, "variants"))
-    runs: AuditRuns | None = None
+    runs: Any = None
     verdict: Any = None
-    observations, start = [effect[:0] for effect in effects], 0
-    for look in schedule_looks(trials, minimum):
+    observations, done = [effect[:0] for effect in effects], 0
+    for look_trials, error_share in schedule_looks(trials, minimum):
         # With more ranks than runs, some ranks have none.
-        assigned = block_range(2 * look.trials - start, communicator.size, communicator.rank)
-        own = slice(start + assigned.start, start + assigned.stop)
+        assigned = block_range(2 * look_trials - done, communicator.size, communicator.rank)
+        own, done = slice(done + assigned.start, done + assigned.stop), 2 * look_trials
         observed = observe_runs(constants, canaries, variants[own], keys[own]) if assigned else []
-        start = 2 * look.trials
         if (gathered := communicator.gather(observed)) is not None:
             blocks = zip(observations, *filter(None, gathered), strict=True)
             observations = [np.vstack(arrays) for arrays in blocks]
-            done = canaries, variants[:start], keys[:start], observations, effects
-            runs = AuditRuns(*done, look.error_share)
+            runs = AuditRuns(canaries, variants[:done], keys[:done], observations, effects, error_share)
             verdict = evaluate_runs(runs, context.budget, context.error_probability)
         verdict = communicator.bcast_object(verdict)
         if verdict.is_decided(trials):

@@ -10,12 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mu2mpi.audit.adversary_view import (
-    AuditRuns,
-    Finding,
-    adversary_observations,
-    reveals_only_noisy_sums,
-)
+from mu2mpi.audit.adversary_view import AuditRuns, Finding, adversary_observations, reveals_only_noisy_sums
 from mu2mpi.audit.canaries import Canaries
 from mu2mpi.audit.evidence import (
     AUDIT_CONFIDENCE,
@@ -32,7 +27,7 @@ from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import Budget
 
 MIN_RELATIVE_MU = 0.99  # share of the claimed mu that faithful runs reach; rounding takes the rest
-# A claim is reached if mu is within sqrt(TOLERANCE_TRIALS / trials) of it: a tenth, with 2,000 trials.
+# A claim is reached if mu is known within a share sqrt(TOLERANCE_TRIALS / trials) of it: 0.1 with 2,000
 TOLERANCE_TRIALS = 20
 EPSILON_BOUND_ERROR_SHARE = 0.25  # share of the error probability for the lower bound on epsilon
 
@@ -76,25 +71,19 @@ class Verdict:
     @property
     def alarms(self) -> list[str]:
         """Descriptions of claims far above the measured privacy loss, which suggest a fault."""
-        if self.smallest_separation is None or not self.is_claim_tight:
+        estimate = self.smallest_separation if self.is_claim_tight else None
+        if estimate is None or estimate.relative_mu.high >= MIN_RELATIVE_MU:
             return []
-        group, share, claim = self.smallest_separation
-        if share.high >= MIN_RELATIVE_MU:
-            return []
+        group, share, claim = estimate
         reached, required = share.high * claim.rho, MIN_RELATIVE_MU * claim.rho
         return [f"mu is at most {reached:.4g} where {required:.4g} must be reached ({group}, {self.case})"]
 
     def is_decided(self, max_trials: int) -> bool:
-        """Whether the claim is refuted, reached by mu of all samples, or known not to be reached.
-
-        The tolerance falls with `max_trials`, so that more of them reveal smaller faults.
-        """
-        if self.refutations or self.alarms:
-            return True
-        if self.overall_separation is None or not self.is_claim_tight:
-            return False
-        _, low, high = self.overall_separation.relative_mu
-        return max(1 - low, high - 1) <= math.sqrt(TOLERANCE_TRIALS / max_trials)
+        """Whether the claim is refuted, known not to be reached, or reached by mu of all samples."""
+        reached, tolerance = self.overall_separation, math.sqrt(TOLERANCE_TRIALS / max_trials)
+        if self.refutations or self.alarms or reached is None or not self.is_claim_tight:
+            return bool(self.refutations or self.alarms)
+        return reached.relative_mu.low >= 1 - tolerance and reached.relative_mu.high <= 1 + tolerance
 
 
 def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> Verdict:

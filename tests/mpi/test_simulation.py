@@ -148,6 +148,10 @@ def test_bad_input_is_an_error_on_every_rank(communicator, tmp_path):
     assert not (tmp_path / "a.h5").exists()
 
 
-def test_an_audit_divided_among_ranks_finds_the_same(communicator):
-    experiment = Experiment(server="trusted", machines=3, rounds=3, rho=1.0, seed=1)
-    assert audit(experiment, 73, communicator) == audit(experiment, 73, Communicator())
+@pytest.mark.parametrize(("rho", "trials", "stops"), [(1.0, 73, [73, 73]), (4.0, 1000, [250, 500])])
+def test_an_audit_divided_among_ranks_finds_the_same(communicator, rho, trials, stops):
+    """And stops after as many runs."""
+    experiment = Experiment(server="trusted", machines=3, rounds=3, rho=rho, seed=1)
+    report = audit(experiment, trials, communicator)
+    assert report == audit(experiment, trials, Communicator())
+    assert [verdict.trials for verdict in report.verdicts] == stops
