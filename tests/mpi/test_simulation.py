@@ -148,7 +148,7 @@ def test_bad_input_is_an_error_on_every_rank(communicator, tmp_path):
     assert not (tmp_path / "a.h5").exists()
 
 
-@pytest.mark.parametrize(("rho", "trials", "stops"), [(1.0, 73, [73, 73]), (4.0, 1000, [250, 500])])
+@pytest.mark.parametrize(("rho", "trials", "stops"), [(1.0, 73, [73, 73]), (4.0, 1000, [500, 500])])
 def test_an_audit_divided_among_ranks_finds_the_same(communicator, rho, trials, stops):
     """And stops after as many runs."""
     experiment = Experiment(server="trusted", machines=3, rounds=3, rho=rho, seed=1)
