@@ -392,7 +392,7 @@ def test_no_such_figure_or_axis(runs, kind, x_axis):
 
 
 def test_a_report_leaves_out_what_is_private_or_says_nothing(runs):
-    never = {"coefficients", "participation", "trust", "comparison"}
+    never = {"attack", "coefficients", "participation", "trust", "comparison"}
     for members, absent in ((runs, never), (runs[:2], never | {"tradeoff"})):
         figures = map(get_figure, known_names("figures"))
         assert {figure.name for figure in figures if not figure.is_in_report(members)} == absent

@@ -1,7 +1,4 @@
-"""Membership attack on one run: scores of canaries in and out, and ROC curve beside the claim.
-
-Scores are for the owner of the run alone, and no report contains them.
-"""
+"""Membership attack on one run: scores of canaries in and out, and ROC curve beside the claim."""
 
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -11,20 +8,21 @@ import numpy as np
 from scipy.special import betaincinv
 
 from mu2mpi.analysis.figures.coefficients_figure import RUN_TITLE
-from mu2mpi.analysis.figures.figure import FOREGROUND, Figure, FigureOptions, Layout, legend_entry, palette
+from mu2mpi.analysis.figures.figure import FOREGROUND, Figure, FigureOptions, Layout, palette
+from mu2mpi.analysis.figures.tradeoff_curve_figure import GUESSING_STYLE
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
+from mu2mpi.core.text import rounded_up
 from mu2mpi.privacy.accounting.tradeoff import TradeoffCurve
 from mu2mpi.results.canary_scores import read_canary_scores
 from mu2mpi.results.reader import RunSummary
 from mu2mpi.results.records import canary_scores_path
 
 BAND_CONFIDENCE = 0.95  # pointwise
+BIN_WIDTH = 0.4  # of histograms, in standard deviations of the noise
 CURVE_POINTS = 200
-CLAIM_STYLE: dict[str, Any] = {"color": FOREGROUND, "linestyle": "--", "linewidth": 1.0}
-EXPECTED_STYLE: dict[str, Any] = {"color": FOREGROUND, "linewidth": 0.8}
-GUESSING_STYLE: dict[str, Any] = {"color": FOREGROUND, "linestyle": ":", "linewidth": 0.9}
+EXPECTED_STYLE: dict[str, Any] = {"color": FOREGROUND, "linewidth": 0.8, "label": "expected"}
 
 
 @register
@@ -32,7 +30,7 @@ class AttackFigure(Figure):
     name = "attack"
 
     def is_in_report(self, runs: Sequence[RunSummary]) -> bool:
-        return False
+        return False  # Only the owner of the run may read the scores.
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw histograms of scores in and out, and true- against false-positive rates of all thresholds."""
@@ -41,42 +39,36 @@ class AttackFigure(Figure):
             raise InputError(f"attack shows one result, got {len(runs)}. Name one, or select it with --where")
         if not path.exists():
             raise InputError(f"{run.path} has no canary scores. Use a result of mu2mpi run --canaries")
-        scores, claim = read_canary_scores(path), TradeoffCurve(run.contents.privacy.guarantee)
-        values, (colour, light) = scores.score / scores.sigma_score, palette(2)
+        scores, privacy, (colour, light) = read_canary_scores(path), run.contents.privacy, palette(2)
+        values = scores.score / scores.sigma_score
         included, excluded = values[scores.included], values[~scores.included]
         if not included.size or not excluded.size:
             raise InputError(f"{path} has no canaries in, or none out. Use more --canaries")
-        layout = Layout(options, 1, 2, 2.4)
+        layout, claim = Layout(options, 1, 2, 2.4), TradeoffCurve(privacy.guarantee, privacy.delta)
         settings = {n: value for n in RUN_TITLE if (value := run.independent_settings[n]) is not None}
         layout.title, (histogram, roc) = options.labels.settings(settings), layout.panels[0]
-        edges, x = (
-            np.histogram_bin_edges(values, "auto"),
-            np.linspace(values.min(), values.max(), CURVE_POINTS),
+        edges = np.arange(values.min(), values.max() + 2 * BIN_WIDTH, BIN_WIDTH)
+        x, fpr = (
+            np.linspace(edges[0], edges[-1], CURVE_POINTS),
+            np.geomspace(0.5 / len(excluded), 1, CURVE_POINTS),
         )
         for label, side, c, sign in (("in", included, colour, 1), ("out", excluded, light, -1)):
             bars = {"density": True, "histtype": "stepfilled", "color": c, "alpha": 0.5}
             layout.legend += histogram.hist(side, edges, label=f"{label}: {len(side):,}", **bars)[2]
-            histogram.plot(x, [*map(NormalDist(sign * scores.separation / 2).pdf, x)], **EXPECTED_STYLE)
+            pdf = NormalDist(sign * scores.separation / 2).pdf
+            expected = histogram.plot(x, [*map(pdf, x)], **EXPECTED_STYLE)
         histogram.set(xlabel="score in units of noise std", ylabel="density")
-        fpr = np.geomspace(0.5 / len(excluded), 1, CURVE_POINTS)
         curve, *ends = roc_curve_and_band(included, excluded, fpr)
-        (attack,) = roc.plot(*curve, color=colour, drawstyle="steps-post", label="attack")
-        band = {
-            "color": colour,
-            "alpha": 0.2,
-            "linewidth": 0,
-            "label": f"band: {BAND_CONFIDENCE:.0%} confidence",
-        }
-        layout.legend += [attack, roc.fill_between(fpr, *ends, **band)]
-        roc.plot(fpr, [*map(claim.tpr, fpr)], **CLAIM_STYLE)
-        roc.plot(fpr, fpr, **GUESSING_STYLE)
+        layout.legend += expected + roc.plot(*curve, color=colour, drawstyle="steps-post", label="attack")
+        band = {"color": colour, "alpha": 0.2, "linewidth": 0}
+        layout.legend.append(
+            roc.fill_between(fpr, *ends, label=f"band: {BAND_CONFIDENCE:.0%} confidence", **band)
+        )
+        claimed = f"claim ({scores.relation}): μ ≤ {rounded_up(claim.mu)}"
+        layout.legend += roc.plot(fpr, [*map(claim.tpr, fpr)], "--", color=FOREGROUND, lw=1.0, label=claimed)
+        layout.legend += roc.plot(fpr, fpr, label="guessing", **GUESSING_STYLE)
         roc.set(xscale="log", yscale="log", xlim=(fpr[0], 1), ylim=(fpr[0], 1.1))
         roc.set(xlabel="false-positive rate", ylabel="true-positive rate")
-        layout.legend += [
-            legend_entry("expected", **EXPECTED_STYLE),
-            legend_entry(f"claim ({scores.relation}): μ ≤ {claim.mu:.4g}", **CLAIM_STYLE),
-            legend_entry("guessing", **GUESSING_STYLE),
-        ]
         return layout
 
 
