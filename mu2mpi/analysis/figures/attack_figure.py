@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv
@@ -21,8 +20,6 @@ from mu2mpi.results.records import canary_scores_path
 
 BAND_CONFIDENCE = 0.95  # pointwise
 BIN_WIDTH = 0.4  # of histograms, in standard deviations of the noise
-CURVE_POINTS = 200
-EXPECTED_STYLE: dict[str, Any] = {"color": FOREGROUND, "linewidth": 0.8, "label": "expected"}
 
 
 @register
@@ -48,22 +45,17 @@ class AttackFigure(Figure):
         settings = {n: value for n in RUN_TITLE if (value := run.independent_settings[n]) is not None}
         layout.title, (histogram, roc) = options.labels.settings(settings), layout.panels[0]
         edges = np.arange(values.min(), values.max() + 2 * BIN_WIDTH, BIN_WIDTH)
-        x, fpr = (
-            np.linspace(edges[0], edges[-1], CURVE_POINTS),
-            np.geomspace(0.5 / len(excluded), 1, CURVE_POINTS),
-        )
+        x, fpr = np.linspace(edges[0], edges[-1], 200), np.geomspace(0.5 / len(excluded), 1, 200)
         for label, side, c, sign in (("in", included, colour, 1), ("out", excluded, light, -1)):
             bars = {"density": True, "histtype": "stepfilled", "color": c, "alpha": 0.5}
             layout.legend += histogram.hist(side, edges, label=f"{label}: {len(side):,}", **bars)[2]
             pdf = NormalDist(sign * scores.separation / 2).pdf
-            expected = histogram.plot(x, [*map(pdf, x)], **EXPECTED_STYLE)
+            expected = histogram.plot(x, [*map(pdf, x)], color=FOREGROUND, lw=0.8, label="expected")
         histogram.set(xlabel="score in units of noise std", ylabel="density")
         curve, *ends = roc_curve_and_band(included, excluded, fpr)
         layout.legend += expected + roc.plot(*curve, color=colour, drawstyle="steps-post", label="attack")
-        band = {"color": colour, "alpha": 0.2, "linewidth": 0}
-        layout.legend.append(
-            roc.fill_between(fpr, *ends, label=f"band: {BAND_CONFIDENCE:.0%} confidence", **band)
-        )
+        band = {"color": colour, "alpha": 0.2, "lw": 0, "label": f"band: {BAND_CONFIDENCE:.0%} confidence"}
+        layout.legend.append(roc.fill_between(fpr, *ends, **band))
         claimed = f"claim ({scores.relation}): μ ≤ {rounded_up(claim.mu)}"
         layout.legend += roc.plot(fpr, [*map(claim.tpr, fpr)], "--", color=FOREGROUND, lw=1.0, label=claimed)
         layout.legend += roc.plot(fpr, fpr, label="guessing", **GUESSING_STYLE)
