@@ -10,7 +10,6 @@ from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.mechanisms.replacement_mechanism import check_replacement_epsilon, min_batch_size
 
 
 class MinibatchOptions(PresetOptions):
@@ -29,10 +28,9 @@ class NoisyMinibatchSgd(Method):
     name, title = "noisy-minibatch-sgd", "noisy minibatch SGD"
     summary = "gradients of minibatches drawn with replacement"
     options, estimator, query_point = MinibatchOptions, GRADIENT_ESTIMATOR, LAST_ITERATE
-    mechanism = "replacement"
+    mechanism = "replacement-exact"
     supports_partial_participation = outputs_mean_query_point = True
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale", "batch"))
-    preset_settings |= {"mechanism": "replacement-exact"}
 
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings, with batches of at most a tenth of a machine's samples."""
@@ -43,17 +41,11 @@ class NoisyMinibatchSgd(Method):
 
     def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return batches with replacement, by default of the rounds and batch size of Theorem D.2."""
-        budget, min_batch = problem.budget, 1
-        is_noisy = math.isfinite(budget.rho)
-        if is_noisy and problem.mechanism == self.mechanism:
-            check_replacement_epsilon(budget.epsilon, budget.delta)
         rounds = rounds or default_rounds(problem, self.clip_norm(problem))
-        if is_noisy:
-            unequal = problem.unequal_machines
-            participations = unequal.run_participation(rounds).max_count if unequal else rounds
-            min_batch = min_batch_size(problem.samples, participations, budget.epsilon, budget.delta)
-        batch = problem.method_options.batch or min_batch
-        check_batch(batch, max(problem.samples, min_batch), "a machine")
+        unequal = problem.unequal_machines
+        participations = unequal.run_participation(rounds).max_count if unequal else rounds
+        batch = problem.method_options.batch or default_batch_size(problem, participations)
+        check_batch(batch, problem.samples, "a machine")
         return ReplacementBatches(problem.samples, rounds, batch)
 
     def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
@@ -77,3 +69,11 @@ def default_rounds(problem: Problem, G: float) -> int:
     smooth_term *= min(math.sqrt(n), epsilon * n / math.sqrt(d))
     # Unlike a power, a product overflows to infinity, which the minimum then ignores.
     return max(1, math.ceil(smooth_term + min(n * M, epsilon * epsilon * n**2 * M / d)))
+
+
+def default_batch_size(problem: Problem, participations: int) -> int:
+    """Return the batch size K of Theorem D.2 of the same paper, between 1 and n; 1 without noise."""
+    n, epsilon, delta = problem.samples, problem.budget.epsilon, problem.budget.delta
+    if math.isinf(problem.budget.rho):
+        return 1
+    return max(1, math.ceil(min(n, epsilon * n / (4 * math.sqrt(2 * participations * math.log(2 / delta))))))

@@ -158,7 +158,7 @@ SWITCHES = {"estimator": None, "query": None, "batch": None}
         ("aggregated", {"server": "trusted", "colluders": None, "masks": None}, "server is aggregated"),
         ("shuffled", {"colluders": 2}, "noise_shares is 2"),
         ("minibatch", {"batch": 10**6}, "--batch must be at most 479"),
-        ("minibatch", {"method": "mu2-sgd", **SWITCHES}, "mechanism = replacement"),
+        ("minibatch", {"method": "mu2-sgd", **SWITCHES}, "mechanism = replacement-exact"),
         ("poisson", {"batch": 1}, "batch_size is 85.3"),
         ("poisson", {"rounds": 2**31}, "2147483648"),
         ("snowball", {"rho": 0.1}, "rho is 2.0"),

@@ -21,7 +21,7 @@ from mu2mpi.audit.adversary_view import all_attacks
 from mu2mpi.audit.attacks import seed_attack as draws_module
 from mu2mpi.federation import subsampling
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
-from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
+from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 from mu2mpi.privacy.noise import masks, noise_source as drawing
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 from mu2mpi.privacy.noise.masks import Masks
@@ -31,7 +31,7 @@ from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD
 CORRELATED = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5}
 DP_SGD = {"method": "dp-sgd", "server": "trusted"}
 MINIBATCH = {"method": "noisy-minibatch-sgd"}
-EXACT = {**MINIBATCH, "mechanism": "replacement-exact", "batch": 2}
+TWICE = {**MINIBATCH, "batch": 2}
 MASKED = {"server": "aggregated"}
 SERVERS = "untrusted", "trusted", "aggregated", "shuffled"
 
@@ -52,9 +52,9 @@ FAULTLESS = [
     *slow(*((name, of) for name in ("seed", "multiplier") for of in (
         DP_SGD,
         MINIBATCH,
-        EXACT,
-        *({**of, "server": "aggregated"} for of in (DP_SGD, MINIBATCH, EXACT)),
-        {**EXACT, "server": "trusted"},
+        TWICE,
+        *({**of, "server": "aggregated"} for of in (DP_SGD, MINIBATCH, TWICE)),
+        {**TWICE, "server": "trusted"},
         {**DP_SGD, "mechanism": "gaussian"},
         {**DP_SGD, "participation": "bernoulli:0.5", "objective": "samples"},
         {**MINIBATCH, "participation": "uniform:2"},
@@ -300,7 +300,7 @@ def half_of_the_noise_in_its_own_account(kind):
 
     def break_it(monkeypatch):
         half_of_the_noise_asked_for(kind)(monkeypatch)
-        of = lambda by: staticmethod(lambda C, n, K, T, s, delta: by(C, n, K, T, 2 * s, delta))  # noqa: E731
+        of = lambda by: staticmethod(lambda C, n, K, T, s, *own, **of: by(C, n, K, T, 2 * s, *own, **of))  # noqa: E731
         patched(kind, "compute_epsilon", of)(monkeypatch)
 
     return break_it
@@ -311,7 +311,7 @@ MULTIPLIER = [
     *slow(
         *(
             (share_of_draws(0.7), {**of, "server": server})
-            for of in (DP_SGD, EXACT)
+            for of in (DP_SGD, TWICE)
             for server in SERVERS[1:3]
         )
     ),
@@ -320,7 +320,7 @@ MULTIPLIER = [
     (share_of_draws(0.7), {**DP_SGD, "mechanism": "gaussian"}),
     (half_of_the_noise_asked_for(PoissonMechanism), DP_SGD),
     (half_of_the_noise_in_its_own_account(PoissonMechanism), DP_SGD),
-    (half_of_the_noise_asked_for(ReplacementMechanism), MINIBATCH),
+    (half_of_the_noise_asked_for(ReplacementExactMechanism), MINIBATCH),
 ]
 
 FAULTS = [

@@ -383,7 +383,7 @@ def test_another_mechanism_is_audited_by_name(capsys):
     small = ["--rounds", "3", "--trials", "60", "--seed", "1", "--batch", "1"]
     assert cli.main(["audit", "--method", "dp-sgd", "--mechanism", "gaussian", *small]) == 0
     assert "dp-sgd, q = 0.333" in capsys.readouterr().out
-    assert cli.main(["audit", "--method", "dp-sgd", "--mechanism", "replacement", *small]) == 2
+    assert cli.main(["audit", "--method", "dp-sgd", "--mechanism", "replacement-exact", *small]) == 2
 
 
 @pytest.mark.parametrize(

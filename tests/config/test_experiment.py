@@ -170,7 +170,7 @@ def test_what_is_given_is_known():
     assert experiment.chosen_method.name == "anytime-sgd"
     assert experiment.chosen_mechanism == "gaussian"
     assert Experiment(method="dp-sgd", server="trusted").chosen_mechanism == "poisson"
-    assert Experiment(mechanism="replacement").chosen_mechanism == "replacement"
+    assert Experiment(mechanism="replacement-exact").chosen_mechanism == "replacement-exact"
 
 
 def test_default_name():

@@ -16,7 +16,7 @@ from mu2mpi.core.errors import InputError
         ({"objective": "samples", "noise": "aggregate"}, "--noise aggregate"),
         ({"participation": "uniform:2", "method": "dp-gd", "preset": "practical"}, "--preset practical"),
         ({"budgets": "a.toml", "method": "dp-sgd", "server": "trusted"}, "poisson"),
-        ({"budgets": "a.toml", "method": "noisy-minibatch-sgd"}, "replacement"),
+        ({"budgets": "a.toml", "method": "noisy-minibatch-sgd"}, "replacement-exact"),
         ({"objective": "people"}, "objective"),
     ],
 )

@@ -26,7 +26,7 @@ BUILT_IN = {
         "mu2-sgd", "noisy-minibatch-sgd", "parallel-sgd", "snowball-sgd", "storm"
     ],
     "mechanisms": [
-        "binomial", "correlated", "gaussian", "last-iterate", "poisson", "replacement", "replacement-exact"
+        "binomial", "correlated", "gaussian", "last-iterate", "poisson", "replacement-exact"
     ],
     "servers": ["aggregated", "shuffled", "trusted", "untrusted"],
     "sources": ["digits", "mnist", "population", "synthetic", "user-file"],

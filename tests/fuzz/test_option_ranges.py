@@ -133,17 +133,13 @@ def source_of(data, options):
 def is_slow(experiment):
     """Return whether what is asked for takes long by its nature: to account, to read, or to list."""
     everything = experiment.samples or 0
-    mechanisms = experiment.mechanism, experiment.preset_settings().get("mechanism")
     return (
         (
             experiment.has_unequal_machines
             and (experiment.machines or 1) <= MAX_MACHINES
             and max(everything, 10**4, experiment.rounds or 0) * (experiment.machines or 1) > 10**6
         )
-        or (
-            (experiment.method == "dp-sgd" or "replacement-exact" in mechanisms)
-            and math.isfinite(experiment.rho)
-        )
+        or (experiment.method in ("dp-sgd", "noisy-minibatch-sgd") and math.isfinite(experiment.rho))
         or (
             (everything > 10**6 or everything * (experiment.classes or 1) > 10**9)
             and experiment.data == "synthetic"

@@ -32,9 +32,6 @@ ON_MNIST = {"paper/index"}
 ONE = {"heterogeneity", "seed"}
 """Of these lists in sweeps one value is left."""
 
-FASTER = {"replacement-exact": "replacement"}
-"""Mechanisms in sweeps, and those whose accounts take no seconds for each run."""
-
 
 def cheaper(text: str) -> str:
     """Return commands, with stand-ins."""
@@ -69,6 +66,4 @@ def _fewer(name: str, value: Any) -> Any:
         return [_fewer(name, one) for one in value[: 1 if name in ONE else 2]]
     if name in ("rounds", "samples"):
         return max(value // 10, 20)
-    if name == "mechanism":
-        return FASTER.get(value, value)
     return cheaper(value) if name == "data" else value

@@ -436,13 +436,12 @@ def dp_sgd(run: Drawn) -> tuple[Array, Array]:
 
 def minibatch_constants(
     C: float, n: int, M: int, d: int, D: float, L: float, epsilon: float, delta: float
-) -> tuple[int, int, float]:
-    """Return R, K and the noise of an average over K of Theorem D.2 of Lowy and Razaviyayn."""
+) -> tuple[int, int]:
+    """Return R and K of Theorem D.2 of Lowy and Razaviyayn."""
     smooth = L * D * math.sqrt(M) / C * min(math.sqrt(n), epsilon * n / math.sqrt(d))
     R = math.ceil(smooth + min(n * M, (epsilon * n) ** 2 * M / d))
     K = max(1, math.ceil(epsilon * n / (4 * math.sqrt(2 * R * math.log(2 / delta)))))
-    variance = 256 * C**2 * R * math.log(2.5 * R / delta) * math.log(2 / delta) / (n * epsilon) ** 2
-    return R, K, math.sqrt(variance)
+    return R, K
 
 
 def batch_learning_rate(

@@ -1,6 +1,7 @@
 """Methods with random batches against their pseudo-code, and their sample selection."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.data.partition import iid_rows
 from mu2mpi.execution.plan import RunKeys
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
+from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 from mu2mpi.privacy.noise.noise_stream import (
     MACHINE_STREAM,
     SERVER_STREAM,
@@ -85,18 +87,20 @@ def test_noisy_minibatch_sgd_is_that_of_its_source(
     L, d = ref.smoothness(F), run.x1.size
     run.C = min(ref.lipschitz(F), clip_norm or math.inf)
     if of_theorem:
-        R, K, _ = ref.minibatch_constants(run.C, 8, machines, d, D, L, min(epsilon, 1e6), 1e-5)
-        K = 1 if math.isinf(epsilon) else K
+        R, K = ref.minibatch_constants(run.C, 8, machines, d, D, L, min(epsilon, 1e6), 1e-5)
+        K = 1 if math.isinf(epsilon) else min(K, 8)
     else:
         R, K = 9, 3
     # A 512th of epsilon and delta is left to what the draws of the noise add.
     delta, left = 1e-5 * 511 / 512, epsilon * 511 / 512
-    logs = math.log(2.5 * R / delta) * math.log(2 / delta)
-    noise = math.sqrt(256 * run.C**2 * R * logs) / (8 * left)
-    noise = 0.0 if math.isinf(epsilon) else noise
+    run.sigma = simulation.constants.mechanism.sigma
+    if math.isfinite(epsilon):
+        account = partial(ReplacementExactMechanism.compute_epsilon, run.C, 8, K, R)
+        assert account(run.sigma, delta) <= left
+        assert account(run.sigma * 0.999, delta) > left
     assert (simulation.experiment.rounds, simulation.experiment.batch) == (R, K)
     N = machines if server == "trusted" else math.sqrt(machines)
-    run.batch, run.sigma = K * machines, K * noise
+    run.batch, noise = K * machines, run.sigma / K
     run.eta = ref.batch_learning_rate(run.C, L, D, R, run.batch, math.sqrt(d) * noise / N, 8 * machines)
     check(result, *ref.noisy_minibatch_sgd(run))
     np.testing.assert_array_equal(result.history.gradient_evaluations, machines * K * result.history.round)

@@ -110,7 +110,7 @@ def test_mechanisms_are_returned_as_they_are_where_no_grid_serves():
 
 
 def test_a_small_budget_is_kept_where_the_error_is_negligible_but_exceeds_what_remains():
-    settings = {"machines": 100, "method": "noisy-minibatch-sgd", "mechanism": "replacement"}
+    settings = {"machines": 100, "method": "noisy-minibatch-sgd"}
     experiment = Experiment(**SETTINGS, **settings, epsilon=0.00566398)
     plan = resolve_plan(experiment, open_source(experiment), 1)
     assert plan.privacy_statement.epsilon_exact <= experiment.epsilon

@@ -73,7 +73,7 @@ class PracticalPreset(Preset):
     name = "practical"
     summary = (
         "for good models: the method (dp-gd), normalize, clip-norm, diameter and eta-scale, and rounds, "
-        "batch, tail, momentum and mechanism of methods with a choice"
+        "batch, tail and momentum of methods with a choice"
     )
     is_default = True
     default_method = "dp-gd"

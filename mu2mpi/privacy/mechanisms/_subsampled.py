@@ -2,7 +2,6 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -14,14 +13,20 @@ from mu2mpi.privacy.released_sums import ReleasedSums
 
 
 class SubsampledMechanism(Mechanism):
-    """Gaussian noise of constant std in sums over random batches: privacy amplification by subsampling."""
+    """Gaussian noise of constant std in sums over random batches, accounted for by composed PLDs."""
 
     budget_parameter = "epsilon"
     subsampling: ClassVar[str]  # kind of batches that the accountant assumes
-    accountant: ClassVar[str]  # name of the accountant, for reports
-    # (C, n, K, T, epsilon, delta, reserved_share) -> sigma, for T sums over K of n samples, clipped to norm C
-    find_sigma: ClassVar[Callable[..., float]]
-    compute_epsilon: ClassVar[Callable[..., float]]  # (C, n, K, T, sigma, delta) -> epsilon for exact noise
+
+    @staticmethod
+    @abstractmethod
+    def compose_pld(
+        multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
+    ) -> Any:
+        """Compute the privacy loss distribution of all rounds for the noise multiplier sigma / C.
+
+        `coarseness` multiplies the spacing of the discretised losses; only searches use another than 1.
+        """
 
     @classmethod
     def supports(cls, released_sums: ReleasedSums) -> bool:
@@ -43,27 +48,6 @@ class SubsampledMechanism(Mechanism):
         curve = partial(self.compute_epsilon, *sizes, self.sigma) if self.is_noisy else lambda _: math.inf
         return PrivacyCurveGuarantee(curve, self.sampler_error(messages, aggregated_machines))
 
-    @property
-    def accounting_note(self) -> str:
-        batch = f"{self.batch_size:.6g} of its {self.samples:,} samples"
-        return f"by {self.accountant}. A machine draws {batch} in each round, in secret."
-
-
-class PldMechanism(SubsampledMechanism):
-    """Subsampled Gaussian mechanism whose accountant composes privacy loss distributions (PLDs)."""
-
-    accountant = "the distribution of the privacy loss, which dp-accounting computes"
-
-    @staticmethod
-    @abstractmethod
-    def compose_pld(
-        multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
-    ) -> Any:
-        """Compute the privacy loss distribution of all rounds for the noise multiplier sigma / C.
-
-        `coarseness` multiplies the spacing of the discretised losses; only searches use another than 1.
-        """
-
     @classmethod
     def find_sigma(cls, C: float, *arguments: Any) -> float:
         """Smallest noise std within the budget; `arguments` are n, K, T, epsilon, delta, reserved share."""
@@ -82,3 +66,9 @@ class PldMechanism(SubsampledMechanism):
         if self.sigma != 0 and not pld.MIN_NOISE_MULTIPLIER * C <= self.sigma <= pld.MAX_NOISE_MULTIPLIER * C:
             errors.append(f"no epsilon can be computed for sigma = {self.sigma!r} and clip_norm = {C!r}")
         return errors
+
+    @property
+    def accounting_note(self) -> str:
+        batch = f"{self.batch_size:.6g} of its {self.samples:,} samples"
+        accountant = "by the distribution of the privacy loss, which dp-accounting computes"
+        return f"{accountant}. A machine draws {batch} in each round, in secret."

@@ -9,12 +9,12 @@ from typing import Any
 
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.pld import discretization_interval, import_pld
-from mu2mpi.privacy.mechanisms._subsampled import PldMechanism
+from mu2mpi.privacy.mechanisms._subsampled import SubsampledMechanism
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class PoissonMechanism(PldMechanism):
+class PoissonMechanism(SubsampledMechanism):
     """Gaussian noise in sums over Poisson batches: each of n samples with probability batch_size / n."""
 
     name = subsampling = "poisson"

@@ -14,8 +14,7 @@ from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.pld import discretization_interval, import_pld
-from mu2mpi.privacy.mechanisms._subsampled import PldMechanism
-from mu2mpi.privacy.mechanisms.replacement_mechanism import ReplacementMechanism
+from mu2mpi.privacy.mechanisms._subsampled import SubsampledMechanism
 
 _MAX_TRUNCATED_PROBABILITY = 1e-20  # tail probability counted as delta instead of being listed in the PLD
 
@@ -57,11 +56,14 @@ def hockey_stick(epsilons: FloatArray, multiplier: float, samples: int, batch_si
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class ReplacementExactMechanism(PldMechanism):
+class ReplacementExactMechanism(SubsampledMechanism):
     """Gaussian noise in sums over K draws with replacement from n samples, accounted for by PLDs."""
 
     name, subsampling = "replacement-exact", "replacement"
-    max_samples_used = ReplacementMechanism.max_samples_used
+
+    @property
+    def max_samples_used(self) -> int:
+        return self.machines * min(self.samples, round(self.batch_size) * self.rounds)
 
     @staticmethod
     @lru_cache(maxsize=4)
