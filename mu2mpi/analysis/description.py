@@ -117,8 +117,9 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
         )
     noise_sum = f"the sum of the noise of {mechanism.noise_shares:,} of {mechanism.machines:,} machines"
     paragraphs = [
-        f"{privacy.adversary} learns at most this about any one sample of one machine ({privacy.adjacency} "
-        f"adjacency): {claim}",
+        f"{privacy.adversary} learns at most this about any one sample of one machine (neighbours "
+        f"= {privacy.neighbours}): {claim}",
+        relation_comparison(privacy),
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
         f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in "
         f"{'each draw' if mechanism.noise_shares == 1 else noise_sum}{mechanism.noise_description}, "
@@ -131,6 +132,19 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
     ]
     machines = [] if accounts is None else [_accounts_table(accounts)]
     return "\n".join([*map(wrap_paragraph, filter(None, paragraphs)), *machines])
+
+
+def relation_comparison(privacy: PrivacyStatement) -> str:
+    """Return a sentence with epsilon for both neighbouring relations; empty if a file does not state them."""
+    if math.isnan(privacy.epsilon_replace + privacy.epsilon_zero_out):
+        return ""
+    epsilons = {"replace": privacy.epsilon_replace, "zero-out": privacy.epsilon_zero_out}
+    claims = (
+        f"{rounded_up(epsilon)} if one sample is {'replaced' if name == 'replace' else 'zeroed out'}"
+        f"{' (calibrated)' if name == privacy.neighbours else ''}"
+        for name, epsilon in epsilons.items()
+    )
+    return f"Epsilon of this noise: {', and '.join(claims)}."
 
 
 def sort_by_epsilon(accounts: PerMachineAccounts) -> IntArray:
@@ -163,7 +177,7 @@ def privacy_summary(privacy: PrivacyStatement, accounts: PerMachineAccounts | No
     rho = "" if privacy.rho is None else f", rho = {rounded_up(privacy.rho)}"
     colluders = "" if privacy.colluders is None else f" with c = {privacy.colluders:,}"
     return (
-        f"privacy of {privacy.privacy_unit} ({privacy.adjacency}), {privacy.server} server{colluders}: "
+        f"privacy of {privacy.privacy_unit} ({privacy.neighbours}), {privacy.server} server{colluders}: "
         f"epsilon = {rounded_up(privacy.epsilon_exact)} at delta = {privacy.delta:g}{rho}"
         f"{'; but ' if concerns else ''}{concerns}"
     )

@@ -21,7 +21,7 @@ from mu2mpi.privacy.accounting import gaussian_dp
 from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guarantee
 from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism, approx_equal
-from mu2mpi.privacy.statement import ADJACENCY, LARGE_EPSILON, PRIVACY_UNIT, budget_concerns
+from mu2mpi.privacy.statement import LARGE_EPSILON, PRIVACY_UNIT, budget_concerns
 from mu2mpi.results.reader import RunContents, read_result
 from mu2mpi.results.result import Result
 from mu2mpi.results.result_files import join_names, list_result_files, map_files
@@ -69,8 +69,9 @@ def convert_budget(parameters: Mapping[str, float]) -> str:
     values = ((d, gaussian_dp.epsilon_exact(rho, d), gaussian_dp.epsilon_paper(rho, d)) for d in deltas)
     rows = [list(map(rounded_up, row)) for row in values]
     meaning = (
-        f"Neighbouring data sets differ in one sample of one machine, which is replaced ({ADJACENCY} "
-        "adjacency). The Renyi divergence of the released values at every order a > 1 is at most a rho^2/2 = "
+        "Neighbouring data sets differ in one sample of one machine, which is replaced, or zeroed out, as "
+        "--neighbours of the run says. The same noise has twice the rho for replace as for zero-out, up to "
+        "rounding, without random subsampling. The Renyi divergence of the released values at every order a > 1 is at most a rho^2/2 = "
         f"{rounded_up(rho * rho / 2)} a."
     )
     remarks = [concern.full for concern in budget_concerns(epsilon, delta, samples)]
@@ -107,7 +108,7 @@ def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = N
     guarantees, remarks = [], dict[str, list[object]]()
     for run in checked:
         path, privacy = run.contents.path, run.contents.privacy
-        limit = f"{privacy.adversary} learns at most this about {PRIVACY_UNIT} ({ADJACENCY})"
+        limit = f"{privacy.adversary} learns at most this about {PRIVACY_UNIT} (neighbours = {privacy.neighbours})"
         guarantees.append(f"{privacy.server.capitalize()} server: {limit}.")
         if (name := run.least_private_machine) is not None:
             suffix = "" if len(checked) == 1 else f" of {path}"
@@ -138,6 +139,7 @@ def _check_claims(group_size: GroupSize | None, path: Path) -> CheckedClaims:
     rho, *epsilons = description.claim_columns(*claim)
     verdict = "MISMATCH" if problems else "agrees"
     remarks = [concern.full for concern in privacy.concerns(accounts)]
+    remarks += filter(None, [description.relation_comparison(privacy)] * privacy.is_noisy)
     remarks += [PRIVATE_TEST_WARNING] * description.has_private_test_results(result)
     remarks += [KEY_DISCARDED_NOTE] * privacy.is_key_discarded
     remarks += [UNPROTECTED_NOTE] * (result.diagnostics is not None or bool(result.timing))
@@ -184,7 +186,11 @@ def claim_contradictions(result: Result) -> list[str]:
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         found.append(f"its experiment cannot be run: {error}")
     expected |= {"server": experiment.server, "mechanism": experiment.chosen_mechanism}
-    expected |= {"delta": experiment.delta, "noise": simulated_protocol_name(experiment)}
+    expected |= {
+        "neighbours": experiment.neighbours,
+        "delta": experiment.delta,
+        "noise": simulated_protocol_name(experiment),
+    }
     expected["noise_recomputable"] = experiment.seed is not None
     # With --budgets, /privacy/machines has the budgets.
     if experiment.budgets is None and privacy.rho is not None and experiment.epsilon is None:
@@ -281,7 +287,7 @@ def _describe_group_privacy(checked: Sequence[CheckedClaims], group_size: GroupS
     samples = {None: "all samples", 1: "one sample"}.get(n, f"up to {n} samples")
     where = "one machine" if machines == 1 else f"each of up to {machines:,} machines"
     text = (
-        f"Guarantee for a person with {samples} at {where}, if all of them were replaced at once. The "
+        f"Guarantee for a person with {samples} at {where}, if all of them were replaced (or zeroed out) at once. The "
         "participation and the number of samples of each machine are taken to be public."
     )
     if any(run.least_private_machine is not None for run in checked):

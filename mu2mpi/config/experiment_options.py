@@ -120,6 +120,13 @@ class ExperimentOptions(BaseModel):
         gt=0,
         validate_default=True,
     )
+    neighbours: Literal["replace", "zero-out"] = _option(
+        "data sets the budget is for: one sample replaced, or zeroed out",
+        "zero-out is the relation of most other libraries; it takes half the noise or more, and protects "
+        "less: at equal noise, epsilon is about twice as large for replace. Results state both "
+        "(docs/background/neighbours.md).",
+        "replace",
+    )
     noise: Literal["aggregate"] | None = _option(
         "noise of the sum alone (aggregate) [default: noise per machine]",
         "One draw stands for the noise of all machines. It is faster, and protects no single message.",

@@ -56,6 +56,7 @@ def build_problem(
         diameter=experiment.diameter,
         feature_scaling=scaling,
         budget=Budget(experiment.rho, experiment.target_epsilon, experiment.delta),
+        neighbours=experiment.neighbours,
         mechanism=experiment.chosen_mechanism,
         max_squared_norm=squared_bound,
         G=constants.G,

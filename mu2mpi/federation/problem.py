@@ -36,6 +36,7 @@ class Problem:
     max_samples_per_machine: int | None  # largest number that a machine can use; None for a population
     diameter: float  # D, diameter of the ball K about 0
     budget: Budget
+    neighbours: str = "replace"  # neighbouring relation of the budget
     mechanism: str  # name of the mechanism
     mechanism_options: Any = None
     clip_norm: float | None = None  # as set by the user

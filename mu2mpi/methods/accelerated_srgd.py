@@ -36,8 +36,8 @@ class AcceleratedSrgd(Method):
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings: the fewest rounds with step sizes of at most 1 / (2 L)."""
         n, experiment = constants.public_facts.samples // constants.machines, constants.experiment
-        max_step, sensitivity = 0.5 / constants.smoothness_at_unit_margin, 2 * constants.effective_clip_norm
-        path = constants.model_noise_std * experiment.rho * constants.noise_reduction / sensitivity
+        max_step = 0.5 / constants.smoothness_at_unit_margin
+        path = constants.model_noise_std * experiment.rho * constants.noise_reduction / constants.sensitivity
         min_rounds = math.ceil(min(n, math.sqrt(path * n / max_step)))
         K = experiment.batch or n // (experiment.rounds or min_rounds) or 1
         T = experiment.rounds or max(1, n // K)
@@ -72,7 +72,7 @@ class AcceleratedSrgd(Method):
         """Return V, a bound on the sum of squared errors of hints, which predict the next round's message."""
         T, K, C = batching.rounds, batching.max_batch_size, mechanism.clip_norm
         sampling_error = C**2 / (K * problem.machines)
-        noise_std = 2 * C / (problem.budget.rho * problem.noise_reduction * K)
+        noise_std = mechanism.sensitivity / (problem.budget.rho * problem.noise_reduction * K)
         noise_error = problem.d * T * noise_std * noise_std  # A power would raise instead of overflowing.
         hint_errors = sampling_error * (T + math.log(T) + 1) + noise_error * (2 * T + 2 * math.log(T) + 3)
         return problem.G**2 / 2 + hint_errors

@@ -38,8 +38,8 @@ class AnytimeDpMf(Method):
         gain = Correlation(
             *options.power_and_buffers, rounds, normalizes_columns=True, is_cumulative=False
         ).total_noise_std()
-        sensitivity = 2 * constants.effective_clip_norm
-        eta = constants.model_noise_std * experiment.rho * constants.noise_reduction / (sensitivity * gain)
+        eta = constants.model_noise_std * experiment.rho * constants.noise_reduction
+        eta /= constants.sensitivity * gain
         max_eta = 2 * constants.machines / constants.smoothness_at_unit_margin
         return float(8 * constants.L * min(eta, max_eta))
 

@@ -13,6 +13,7 @@ from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Iterates, Method, PresetOptions, batch_field, check_batch, tail_field
 from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
+from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
 
 class DpGdOptions(PresetOptions):
@@ -60,7 +61,7 @@ class DpGd(Method):
         check_batch(K, n, "a machine")
         if rounds is None:
             noise_divisor = problem.budget.rho * problem.noise_reduction * math.sqrt(n * K)
-            noise_error = 2 * math.sqrt(problem.d) / noise_divisor
+            noise_error = UNIT_SENSITIVITIES[problem.neighbours] * math.sqrt(problem.d) / noise_divisor
             error = C * math.hypot(noise_error, math.sqrt(2 / (n * problem.machines)))
             # After R steps, L D^2 / (8 R) is at most D error / 2; it is negligible after 10,000 passes.
             steps = math.ceil(min(problem.smoothness * problem.diameter / (4 * error), 10_000))

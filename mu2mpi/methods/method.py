@@ -150,13 +150,14 @@ class Method(ABC):
             subsampling=batching.subsampling,
             is_cumulative=is_cumulative,
             mechanism_options=problem.mechanism_options,
+            neighbours=problem.neighbours,
         )
 
     def noise_limited_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
-        """Return the learning rate rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2, for dominant noise."""
-        T, D, C = batching.rounds, problem.diameter, mechanism.clip_norm
+        """Return the learning rate rho D N / (sensitivity T sqrt(d)) of Theorems 5.2 and 6.2, for dominant noise."""
+        T, D, sensitivity = batching.rounds, problem.diameter, mechanism.sensitivity
         if problem.per_machine_plan is None:
-            eta = problem.budget.rho * D * problem.noise_reduction / (2 * C * T * math.sqrt(problem.d))
+            eta = problem.budget.rho * D * problem.noise_reduction / (sensitivity * T * math.sqrt(problem.d))
             return eta / mechanism.uncancelled_std_ratio
         noise_std = problem.per_machine_plan.noise_std  # of the averaged message
         return D / (noise_std * math.sqrt(problem.d * T)) if noise_std else math.inf

@@ -54,8 +54,8 @@ class Mu2Sgd(Method):
     def practical_eta_scale(self, constants: PresetConstants) -> float:
         """Return the preset's eta_scale, at which the noise std of w_T reaches `model_noise_std`."""
         noise_reduction = constants.public_facts.noise_reduction or constants.noise_reduction
-        noise_limit = 2 * constants.L * constants.model_noise_std * constants.experiment.rho * noise_reduction
-        noise_limit /= constants.effective_clip_norm
+        noise_limit = 4 * constants.L * constants.model_noise_std * constants.experiment.rho * noise_reduction
+        noise_limit /= constants.sensitivity
         stable_scale = constants.max_eta_scale_at_averages * constants.L / constants.smoothness_at_unit_margin
         return float(min(noise_limit, stable_scale))
 
@@ -72,6 +72,8 @@ class Mu2Sgd(Method):
         D, M, T, S = problem.diameter, problem.machines, batching.rounds, self.contribution_bound(problem)
         if mechanism.clip_norm < S or not self.is_proven_for(problem, mechanism):
             return math.nan
-        noise = 2 * S * math.sqrt(problem.d) / (problem.budget.rho * T * problem.noise_reduction)
+        noise = (
+            mechanism.sensitivity * math.sqrt(problem.d) / (problem.budget.rho * T * problem.noise_reduction)
+        )
         bias = S + problem.l2 * (D / 2 + 2 * D)
         return 4 * D * (bias / T + noise + S / math.sqrt(T * M))

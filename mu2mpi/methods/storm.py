@@ -45,8 +45,8 @@ class Storm(Method):
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the learning rate min(rho D N / (2 C sqrt(d T)), 1 / (9 L)) (docs/background/methods.md)."""
-        C, D, root_T = mechanism.clip_norm, problem.diameter, math.sqrt(batching.rounds)
-        eta = problem.budget.rho * D * problem.noise_reduction / (2 * C * math.sqrt(problem.d) * root_T)
+        sensitivity, D, root_T = mechanism.sensitivity, problem.diameter, math.sqrt(batching.rounds)
+        eta = problem.budget.rho * D * problem.noise_reduction / (sensitivity * math.sqrt(problem.d) * root_T)
         if problem.per_machine_plan is not None:
             eta = self.noise_limited_eta(problem, batching, mechanism) * root_T
         return min(eta, self.max_eta(problem, batching))

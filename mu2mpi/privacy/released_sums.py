@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+# L2 sensitivity of a sum of terms of norm at most 1, by neighbouring relation: a sample's term is replaced by
+# another, or by zero. The numbers of samples are the same in both data sets.
+UNIT_SENSITIVITIES = {"replace": 2.0, "zero-out": 1.0}
+
 
 @dataclass(frozen=True)
 class ReleasedSums:
@@ -23,8 +27,9 @@ class ReleasedSums:
     hides_iterates: bool = False  # only the last iterate is released, and steps are contractions
     is_cumulative: bool = False  # sums are running sums: a sample stays in all of them from its round on
     mechanism_options: Any = None  # the mechanism's options, as given by the user
+    neighbours: str = "replace"  # neighbouring relation: a key of `UNIT_SENSITIVITIES`
 
     @property
     def sensitivity(self) -> float:
-        """L2 sensitivity of one sum to the replacement of one sample's term: 2 C."""
-        return 2 * self.clip_norm
+        """L2 sensitivity of one sum to one sample's term: 2 C if it is replaced, C if it is zeroed out."""
+        return UNIT_SENSITIVITIES[self.neighbours] * self.clip_norm

@@ -14,13 +14,12 @@ from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.mechanisms.mechanism import INVALID_GUARANTEE_MESSAGE, Concern, Mechanism, approx_equal
 from mu2mpi.privacy.noise.sampler_error import is_sampler_negligible
+from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
-ADJACENCY = "replace-one"  # neighbouring relation
-PRIVACY_UNIT = "one sample of one machine"  # what is replaced
+PRIVACY_UNIT = "one sample of one machine"  # what is replaced or zeroed out
 # Accepted values of text fields, except `server`
 _ALLOWED_FIELD_TEXTS = {
     "noise": ["protocol", "aggregate", "unmasked"],
-    "adjacency": [ADJACENCY],
     "privacy_unit": [PRIVACY_UNIT],
 }
 # Concerns about runs whose messages differ from those of the protocol, by value of `noise`
@@ -28,6 +27,8 @@ _SIMULATION_SIMPLIFICATIONS = {
     "aggregate": ("noise = aggregate", "The noise of all machines is drawn as one"),
     "unmasked": ("masks = none", "No masks hide single messages"),
 }
+# Field with epsilon of each neighbouring relation
+RELATION_EPSILONS = {relation: f"epsilon_{relation.replace('-', '_')}" for relation in UNIT_SENSITIVITIES}
 LARGE_EPSILON = 10.0  # above it a guarantee means little: likelihood ratios up to e^10 = 22,026
 # HDF5 attribute type of each field type, and its name in messages
 _ATTRIBUTE_TYPES = {
@@ -40,28 +41,29 @@ _ATTRIBUTE_TYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement:
-    """Guarantee of one run under replace-one adjacency of single samples; written to `/privacy`."""
+    """Guarantee of one run for single samples; written to `/privacy`."""
 
     mechanism: Mechanism
     server: str  # trust mode, which determines the adversary
     delta: float
     epsilon: float  # (epsilon, delta)-DP by Lemma 2.5 of the paper, or as `epsilon_exact` without a rho
-    epsilon_exact: float  # smallest known epsilon at delta
+    epsilon_exact: float  # smallest known epsilon at delta, for the relation `neighbours` of the mechanism
+    epsilon_replace: float  # `epsilon_exact` of the same noise for the relation "replace"; NaN if not stated
+    epsilon_zero_out: float
     epsilon_sampler: float  # part of `epsilon_exact` that covers the error of the noise sampler
     S: float  # L2 bound on one sample's increment before clipping, such as G + 2LD
     # "protocol"; or if the guarantee is that of the protocol but not of what was sent, "aggregate" (noise of
     # all machines drawn as one) or "unmasked" (no secure aggregation)
     noise: str = "protocol"
     noise_recomputable: bool = False  # whether the noise key follows from the recorded seed
-    adjacency: str = ADJACENCY
     privacy_unit: str = PRIVACY_UNIT
 
     @classmethod
     def of(cls, mechanism: Mechanism, delta: float, **claims: Any) -> Self:
         """Build a mechanism's privacy statement, with epsilons; InputError if a library is missing."""
-        epsilons: dict[str, Any] = dict.fromkeys(("epsilon", "epsilon_exact", "epsilon_sampler"), math.nan)
-        statement = cls(mechanism=mechanism, delta=delta, **epsilons, **claims)
-        return replace(statement, **_epsilons(statement.guarantee, delta))
+        epsilons = dict.fromkeys((f.name for f in fields(cls) if f.name.startswith("epsilon")), math.nan)
+        statement = cls(mechanism=mechanism, delta=delta, **{**epsilons, **claims})
+        return replace(statement, **statement._compute_epsilons())
 
     @property
     def aggregated_machines(self) -> int:
@@ -110,6 +112,9 @@ class PrivacyStatement:
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
         """Build a privacy statement from the HDF5 attributes of `/privacy`; InputError if any is invalid."""
+        # Files without the relation are from before there was another one.
+        older = {"neighbours": "replace", "epsilon_replace": math.nan, "epsilon_zero_out": math.nan}
+        attributes = {**older, **attributes}
         name, protected = (_read_attribute(key, str, attributes) for key in ("mechanism", "protects"))
         mechanism_type: type[Mechanism] = lookup("mechanisms", name)
         if protected != mechanism_type.protected_outputs:
@@ -136,19 +141,36 @@ class PrivacyStatement:
         if errors := self.range_errors():
             return [*messages, *errors]
         messages += mechanism.consistency_errors(self.delta)
-        guarantee = self.guarantee
-        computed = {"rho": guarantee.rho, **_epsilons(guarantee, self.delta)}
+        computed = {"rho": self.guarantee.rho, **self._compute_epsilons()}
+        unstated = [name for name in RELATION_EPSILONS.values() if math.isnan(getattr(self, name))]
         return messages + [
             f"{name} = {_format_decimal(getattr(self, name))} is claimed, but {mechanism.rounds:,} rounds"
             f" with sigma = {mechanism.sigma:.10g} and clip_norm = {mechanism.clip_norm:.10g} give "
             f"{_format_decimal(value)}"
             for name, value in computed.items()
-            if not approx_equal(getattr(self, name), value)
+            if name not in unstated and not approx_equal(getattr(self, name), value)
         ]
+
+    def _compute_epsilons(self) -> dict[str, Any]:
+        """Epsilons by field name, those of both neighbouring relations included."""
+        guarantee, delta, machines = self.guarantee, self.delta, self.aggregated_machines
+        epsilon, exact = guarantee.epsilon(delta), guarantee.epsilon_exact_noise(delta)
+        others = {
+            name: self.mechanism.with_neighbours(relation).guarantee(None, machines).epsilon(delta)
+            for relation, name in RELATION_EPSILONS.items()
+            if relation != self.neighbours
+        }
+        return {
+            "epsilon": guarantee.epsilon_paper(delta),
+            "epsilon_exact": epsilon,
+            "epsilon_sampler": epsilon - exact if math.isfinite(exact) else 0.0,
+            RELATION_EPSILONS[self.neighbours]: epsilon,
+            **others,
+        }
 
     def _repr_html_(self) -> str:
         rows = [
-            ("protects", f"{self.privacy_unit} ({self.adjacency} adjacency)"),
+            ("protects", f"{self.privacy_unit} (neighbours = {self.neighbours})"),
             ("against", self.adversary.rstrip(",")),
             ("epsilon", f"{rounded_up(self.epsilon_exact)} at delta = {self.delta:g}"),
             ("rho", "none" if self.rho is None else rounded_up(self.rho)),
@@ -193,15 +215,6 @@ class PrivacyStatement:
             concerns.append(Concern(brief, text))
         samples = int(accounts.samples.sum()) if accounts else mechanism.machines * mechanism.samples
         return concerns + budget_concerns(self.epsilon_exact, self.delta, samples)
-
-
-def _epsilons(guarantee: Guarantee, delta: float) -> dict[str, Any]:
-    epsilon, exact = guarantee.epsilon(delta), guarantee.epsilon_exact_noise(delta)
-    return {
-        "epsilon": guarantee.epsilon_paper(delta),
-        "epsilon_exact": epsilon,
-        "epsilon_sampler": epsilon - exact if math.isfinite(exact) else 0.0,
-    }
 
 
 def _read_dataclass_fields(dataclass_type: type, attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
-from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.privacy.statement import RELATION_EPSILONS, PrivacyStatement
 from mu2mpi.results import records
 from mu2mpi.results.opening import open_result, stored_experiment, stored_privacy
 from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory
@@ -54,8 +54,8 @@ class RunSummary:
     created: str  # ISO 8601, UTC
     test_loss: float  # mean loss of the output x_T on the test set
     test_accuracy: float  # of the output, in [0, 1]; NaN for regression
-    # Other numbers by name: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, fields of `Theory`, ``ranks``,
-    # ``cores`` (not in old files), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` (sums
+    # Other numbers by name: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, ``epsilon_replace``,
+    # ``epsilon_zero_out`` (not in old files), fields of `Theory`, ``ranks``, ``cores`` (not in old files), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` (sums
     # over machines), ``elapsed_seconds``, mean seconds over ranks such as ``noise_seconds``, ``core_hours``,
     # ``peak_memory`` (bytes of the rank that used most), and metrics
     measurements: dict[str, float] = field(default_factory=dict)
@@ -178,6 +178,8 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         experiment = stored_experiment(file, path)
         privacy, history = open_group(file, "privacy"), open_group(file, "history")
         measurements = {name: read_number(privacy, stored) for name, stored in PRIVACY_ATTRIBUTES.items()}
+        stated = (name for name in RELATION_EPSILONS.values() if h5py.h5a.exists(privacy, name.encode()))
+        measurements |= {name: read_number(privacy, name) for name in stated}
         if b"theory" in file.id:
             theory = open_group(file, "theory")
             measurements |= {name: read_number(theory, name) for name in THEORY_ATTRIBUTES}

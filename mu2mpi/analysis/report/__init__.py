@@ -22,7 +22,8 @@ from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.registry import component_summary, known_names, lookup
-from mu2mpi.core.text import warn
+from mu2mpi.core.text import rounded_up, warn
+from mu2mpi.privacy.statement import RELATION_EPSILONS
 from mu2mpi.results.reader import RunSummary
 
 # Environment attributes of a file, and their headers
@@ -141,15 +142,29 @@ def claims_table(runs: Sequence[RunSummary]) -> TableRows:
         own = {"method": experiment.chosen_method.title, "epsilon": experiment.target_epsilon, "rho": spent}
         return {**run.table_row, **own, "mechanism": mechanism.name}
 
-    names = ["server", "method", "epsilon", "rho", "delta", "mechanism"]
+    names = ["server", "method", "epsilon", "rho", "delta", "neighbours", "mechanism"]
     groups = setting_labels.group_by_columns(runs, names, get_row)
     shows_methods = len({method for _, method, *_ in groups}) > 1
-    rows = [["server", *["method"] * shows_methods, "ρ", "δ", "ε by the paper's lemma", "ε exactly"]]
-    for (server, method, _, spent, delta, mechanism), subset in groups.items():
+    rows = [
+        [
+            "server",
+            *["method"] * shows_methods,
+            "ρ",
+            "δ",
+            "ε by the paper's lemma",
+            "ε exactly",
+            *RELATION_EPSILONS,
+        ]
+    ]
+    for (server, method, _, spent, delta, neighbours, mechanism), subset in groups.items():
         # Sampler errors differ slightly between runs of the same claim; the largest holds for each.
         exact = max(run.measurements["epsilon_exact"] for run in subset)
         lemma = max(run.measurements["epsilon_paper"] for run in subset)
         rho, exact_text, lemma_text = claim_columns(spent, exact, lemma, mechanism)
         row = [server, *[method] * shows_methods, rho, f"{delta:g}", lemma_text, exact_text]
+        for relation, attribute in RELATION_EPSILONS.items():
+            largest = max(run.measurements.get(attribute, math.nan) for run in subset)
+            text = "–" if math.isnan(largest) else rounded_up(largest)
+            row.append(f"{text} (calibrated)" if relation == neighbours else text)
         rows += [row] if row not in rows else []
     return rows

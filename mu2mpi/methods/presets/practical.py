@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.methods.presets.preset import Preset
+from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
 LARGE_RELATIVE_NOISE = 0.01  # of one average gradient; above it, one pass over the data learns less
 STEP_SIZE_TIMES_L = 1.8  # of multi-pass methods, in units of 1 / L; gradient descent is stable below 2
@@ -29,6 +30,11 @@ class PresetConstants(NamedTuple):
     smoothness_at_unit_margin: float  # smoothness on models whose margins are at most 1, regulariser included
 
     @property
+    def sensitivity(self) -> float:
+        """L2 sensitivity of a sum of increments that are clipped to the norm in use."""
+        return UNIT_SENSITIVITIES[self.experiment.neighbours] * self.effective_clip_norm
+
+    @property
     def max_eta_scale_at_averages(self) -> float:
         """Largest stable eta_scale of methods that take gradients at averages of the iterates."""
         # Beyond, w follows single samples, or oscillates unless samples have norm 1 and labels are classes.
@@ -39,11 +45,11 @@ class PresetConstants(NamedTuple):
         return 16.0 * multiple
 
     def noise_limited_step_sum(self, noise_divisor: float | None = None) -> float:
-        """Return the sum of step sizes at which noise of std 2 C / (rho N) reaches `model_noise_std`.
+        """Return the sum of step sizes at which noise of std sensitivity / (rho N) reaches `model_noise_std`.
 
         The noise divisor N is by default `noise_reduction`.
         """
-        sensitivity = 2 * min(self.effective_clip_norm, self.G)
+        sensitivity = min(self.sensitivity, UNIT_SENSITIVITIES[self.experiment.neighbours] * self.G)
         N = self.noise_reduction if noise_divisor is None else noise_divisor
         return float(self.model_noise_std * self.experiment.rho * N / sensitivity)
 
@@ -57,7 +63,7 @@ class PresetConstants(NamedTuple):
     ) -> dict[str, Any]:
         """Return the preset's settings of methods with many passes over the data and steps up to 1.8 / L.
 
-        The mean gradient has noise of std 2 C / (rho noise_divisor); `momentum_gain` scales steps.
+        The mean gradient has noise of std sensitivity / (rho noise_divisor); `momentum_gain` scales steps.
         """
         max_step, (min_rounds, max_rounds) = STEP_SIZE_TIMES_L / self.smoothness_at_unit_margin, rounds_range
         path = self.noise_limited_step_sum(noise_divisor) / momentum_gain
@@ -92,7 +98,7 @@ class PracticalPreset(Preset):
         """Return advice to use `default_method` if noise is large and the method does not suit that."""
         # L2 norm of the noise of one average gradient at the whole budget, in units of the clipping norm
         noise_divisor = problem.budget.rho * problem.noise_reduction * problem.samples
-        relative_noise = 2 * math.sqrt(problem.d) / noise_divisor
+        relative_noise = UNIT_SENSITIVITIES[problem.neighbours] * math.sqrt(problem.d) / noise_divisor
         if method.suits_large_noise or relative_noise <= LARGE_RELATIVE_NOISE:
             return None
         return (

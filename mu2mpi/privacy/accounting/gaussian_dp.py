@@ -1,9 +1,9 @@
 """Gaussian differential privacy: composition, and conversion between rho and (epsilon, delta).
 
-Neighbouring data sets differ in one replaced sample. rho is the sensitivity / sigma of the Gaussian mechanism
-that dominates the composition: it is rho-GDP, and (a, a rho^2 / 2)-RDP at every order a > 1. Functions named
-`exact` convert by the tight GDP formula, those named `paper` by the paper's Lemma 2.5. Results are rounded to
-the conservative side. Without noise, rho and epsilon are infinite.
+rho is the sensitivity / sigma of the Gaussian mechanism that dominates the composition, for one neighbouring
+relation: it is rho-GDP, and (a, a rho^2 / 2)-RDP at every order a > 1. Functions named `exact` convert by the
+tight GDP formula, those named `paper` by the paper's Lemma 2.5. Results are rounded to the conservative side.
+Without noise, rho and epsilon are infinite.
 """
 
 import math
@@ -24,7 +24,7 @@ _GAUSS_WEIGHTS = 0.1713244923791704, 0.3607615730481386, 0.4679139345726910
 
 
 class GaussianEvent(NamedTuple):
-    """Gaussian mechanism applied several times: noise std sigma, L2 sensitivity under replacement."""
+    """Gaussian mechanism applied several times: noise std sigma, L2 sensitivity."""
 
     sensitivity: float
     sigma: float

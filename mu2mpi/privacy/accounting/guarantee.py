@@ -36,7 +36,7 @@ class Budget:
 
 
 class Guarantee(ABC):
-    """Upper bound on the privacy loss of one sample, replace-one adjacency; `+` is sequential composition."""
+    """Upper bound on the privacy loss of one sample; `+` is sequential composition."""
 
     rho: float | None = None  # GDP parameter: sensitivity / sigma of an equivalent Gaussian mechanism
     sampler_error: SamplerError = NO_SAMPLER_ERROR  # distance of the sampled noise from exact noise

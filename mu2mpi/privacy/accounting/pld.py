@@ -2,8 +2,8 @@
 
 Privacy losses are discretised pessimistically: Koskela, Jälkö and Honkela, "Computing tight differential
 privacy guarantees using FFT", 2020, and Doroshenko et al., "Connect the dots: tighter discrete approximations
-of privacy loss distributions", 2022. The noise multiplier is sigma / C for clipping norm C; under replace-one
-adjacency the sensitivity is 2 C.
+of privacy loss distributions", 2022. The noise multiplier is sigma / C for clipping norm C, whatever the
+neighbouring relation.
 """
 
 import math
@@ -36,18 +36,19 @@ def discretization_interval(rounds: int, coarseness: int = 1) -> float:
 
 @lru_cache(maxsize=32)
 def min_noise_multiplier(
-    compose_pld: Callable[[float, int, float, int, int], Any],
+    compose_pld: Callable[[float, int, float, int, int, str], Any],
     samples: int,
     batch_size: float,
     rounds: int,
     epsilon: float,
     delta: float,
     reserved_share: float = 0.0,
+    neighbours: str = "replace",
 ) -> float:
     """Smallest noise multiplier sigma / C that is (epsilon, delta)-DP, up to a relative excess of 10^-4.
 
-    `compose_pld` returns the PLD of a multiplier, samples, batch size, rounds and coarseness, faster for more
-    noise. A `reserved_share` of epsilon and delta is left unspent. InputError if they are too small. Coarse
+    `compose_pld` returns the PLD of a multiplier, samples, batch size, rounds, coarseness and neighbouring
+    relation, faster for more noise. A `reserved_share` of epsilon and delta is left unspent. InputError if they are too small. Coarse
     PLDs only find the neighbourhood of the result, and the path of the search does not affect it.
     """
     if rounds > MAX_PLD_ROUNDS:
@@ -70,7 +71,7 @@ def min_noise_multiplier(
 
     def log_excess(multiplier: float, coarseness: int = 1) -> float:
         """Log2 of epsilon / target, or infinite; at most 0 if and only if the multiplier suffices."""
-        losses = compose_pld(multiplier, samples, batch_size, rounds, coarseness)
+        losses = compose_pld(multiplier, samples, batch_size, rounds, coarseness, neighbours)
         spent_epsilon, target = float(losses.get_epsilon_for_delta(unreserved * delta)), unreserved * epsilon
         sign = 1 if spent_epsilon > target else -1
         is_finite = 0 < spent_epsilon < math.inf and target > 0

@@ -21,7 +21,12 @@ class SubsampledMechanism(Mechanism):
     @staticmethod
     @abstractmethod
     def compose_pld(
-        multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
+        multiplier: float,
+        samples: int,
+        batch_size: float,
+        rounds: int,
+        coarseness: int = 1,
+        neighbours: str = "replace",
     ) -> Any:
         """Compute the privacy loss distribution of all rounds for the noise multiplier sigma / C.
 
@@ -37,7 +42,8 @@ class SubsampledMechanism(Mechanism):
         if math.isinf(budget.rho):
             return cls.from_sigma(released_sums, 0.0)
         sizes = released_sums.clip_norm, released_sums.samples, released_sums.batch_size, released_sums.rounds
-        sigma = cls.find_sigma(*sizes, budget.epsilon, budget.delta, SAMPLER_BUDGET_SHARE)
+        target = budget.epsilon, budget.delta, SAMPLER_BUDGET_SHARE
+        sigma = cls.find_sigma(*sizes, *target, released_sums.neighbours)
         return cls.from_sigma(released_sums, sigma)
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> Guarantee:
@@ -45,20 +51,29 @@ class SubsampledMechanism(Mechanism):
         if messages == 0:
             return GaussianGuarantee(0.0)
         sizes = self.clip_norm, self.samples, self.batch_size, messages
-        curve = partial(self.compute_epsilon, *sizes, self.sigma) if self.is_noisy else lambda _: math.inf
+        epsilon_at = partial(self.compute_epsilon, *sizes, self.sigma, neighbours=self.neighbours)
+        curve = epsilon_at if self.is_noisy else lambda _: math.inf
         return PrivacyCurveGuarantee(curve, self.sampler_error(messages, aggregated_machines))
 
     @classmethod
     def find_sigma(cls, C: float, *arguments: Any) -> float:
-        """Smallest noise std within the budget; `arguments` are n, K, T, epsilon, delta, reserved share."""
+        """Smallest noise std; `arguments` are n, K, T, epsilon, delta, reserved share, and neighbours."""
         return C * pld.min_noise_multiplier(cls.compose_pld, *arguments)
 
     @classmethod
     def compute_epsilon(
-        cls, C: float, samples: int, batch_size: float, rounds: int, sigma: float, delta: float
+        cls,
+        C: float,
+        samples: int,
+        batch_size: float,
+        rounds: int,
+        sigma: float,
+        delta: float,
+        neighbours: str = "replace",
     ) -> float:
         """Epsilon at `delta` of one noised sum per round over a batch, terms clipped to norm C."""
-        losses = cls.compose_pld(sigma / C, samples, batch_size, rounds, 1)  # cached by the calibration
+        # Cached by the calibration, if the positional arguments are the same
+        losses = cls.compose_pld(sigma / C, samples, batch_size, rounds, 1, neighbours)
         return float(losses.get_epsilon_for_delta(delta))
 
     def range_errors(self) -> list[str]:

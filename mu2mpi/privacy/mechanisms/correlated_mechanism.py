@@ -77,7 +77,7 @@ def check_correlated_rounds(rounds: int) -> None:
 @register
 @dataclass(frozen=True, kw_only=True)
 class CorrelatedMechanism(Mechanism):
-    """Matrix mechanism: sigma = 2 clip_norm / rho times the largest column norm of the strategy matrix."""
+    """Matrix mechanism: sigma = sensitivity / rho times the largest column norm of the strategy matrix."""
 
     name = "correlated"
     options = CorrelatedOptions
@@ -108,7 +108,7 @@ class CorrelatedMechanism(Mechanism):
                 f"{released_sums.parameters} parameters. Use fewer --rounds or a larger --rho."
             )
         sensitivity = released_sums.sensitivity * noiseless.correlation.sensitivity
-        sigma = sensitivity * (1 + _ROUNDOFF_RHO_SHARE) / budget.rho
+        sigma = sensitivity * (1 + noiseless._roundoff_share) / budget.rho
         if not math.isfinite(sigma):
             return cls.from_sigma(released_sums, sigma)
         min_sigma = sigma / math.sqrt(released_sums.noise_shares)
@@ -160,11 +160,18 @@ class CorrelatedMechanism(Mechanism):
         return error * self._noise_sum_std_growth * draws
 
     @property
+    def _roundoff_share(self) -> float:
+        """Share of rho that covers floating-point errors, which are as large under every relation."""
+        return _ROUNDOFF_RHO_SHARE * self.replace_sensitivity_ratio
+
+    @property
     def dither_threshold(self) -> float:
         if not (self.is_noisy and math.isfinite(self.rho)):
             return DITHER_THRESHOLD
         draws = math.sqrt(self.rounds * self.noise_shares * self.parameters)
-        threshold = 2.0 ** math.floor(math.log2(2.0**33 * self.rho / draws))
+        # Of the noise alone, so that it is the same whatever relation a guarantee is for
+        rho = self.rho * self.replace_sensitivity_ratio
+        threshold = 2.0 ** math.floor(math.log2(2.0**33 * rho / draws))
         return min(DITHER_THRESHOLD, max(MIN_STD_UNITS, threshold))
 
     def round_sigma(self, t: int) -> float:
@@ -178,7 +185,7 @@ class CorrelatedMechanism(Mechanism):
         if not self.is_noisy:
             return GaussianGuarantee(math.inf)
         strategy = self.correlation
-        sensitivity = self.sensitivity * strategy.sensitivity * (1 + _ROUNDOFF_RHO_SHARE)
+        sensitivity = self.sensitivity * strategy.sensitivity * (1 + self._roundoff_share)
         sensitivity *= strategy.sensitivity_fraction(1, messages)
         error = self.sampler_error(self.rounds, aggregated_machines, max_factor=strategy.column_norm(1))
         return GaussianGuarantee(sensitivity / self.sigma, error)

@@ -58,7 +58,7 @@ def last_iterate_rho(
 ) -> FloatArray:
     """GDP parameter rho of the last iterate for a sample of each step; all arrays have shape (steps,).
 
-    `sensitivities` are the L2 changes of the iterate if a sample of the step is replaced, `noise_stds` the
+    `sensitivities` are the L2 changes of the iterate if a sample of the step changes, `noise_stds` the
     noise std per coordinate, and `expansions` the L2 excess of the step over a contraction, by rounding.
     """
 
@@ -80,14 +80,16 @@ def rounding_expansions(
 
 
 def rho_per_step(
-    batch_sizes: IntArray, machines: int, C: float, noise_std: float, grid_spacing: float, d: int
+    batch_sizes: IntArray, machines: int, sensitivity: float, noise_std: float, grid_spacing: float, d: int
 ) -> FloatArray:
-    """GDP parameter rho of a sample of each step, shape (steps,); `noise_std` is of the average gradient."""
+    """GDP parameter rho of a sample of each step, shape (steps,), without floating-point errors.
+
+    `sensitivity` is that of the sum of a step's gradients, and `noise_std` is of the average gradient.
+    """
     eta, samples = halving_step_sizes(len(batch_sizes)), machines * batch_sizes
     step_factors = eta / samples
     expansions = rounding_expansions(step_factors, samples, grid_spacing, d)
-    rho = last_iterate_rho(2 * C * step_factors, eta * noise_std, expansions)
-    return rho + ROUNDOFF_RHO_SHARE * float(rho.max())
+    return last_iterate_rho(sensitivity * step_factors, eta * noise_std, expansions)
 
 
 def final_batch_size(machines: int, d: int, rho: float) -> float:
@@ -157,8 +159,10 @@ class LastIterateMechanism(Mechanism):
 
     def _max_rho(self, noise_std: float, grid_spacing: float) -> float:
         """Compute the largest rho of any sample; `noise_std` is the noise std of the average gradient."""
-        messages = self.batch_sizes, self.machines, self.clip_norm
-        return float(rho_per_step(*messages, noise_std, grid_spacing, self.parameters).max())
+        messages = self.batch_sizes, self.machines, self.sensitivity
+        rho = float(rho_per_step(*messages, noise_std, grid_spacing, self.parameters).max())
+        # Floating-point errors are as large under every neighbouring relation.
+        return rho + ROUNDOFF_RHO_SHARE * self.replace_sensitivity_ratio * rho
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:
         """Privacy guarantee for the last iterate; earlier rounds release nothing."""

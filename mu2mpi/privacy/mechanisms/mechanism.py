@@ -16,7 +16,7 @@ from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee, Group
 from mu2mpi.privacy.noise.correlation import Correlation
 from mu2mpi.privacy.noise.grid import choose_grid_spacing
 from mu2mpi.privacy.noise.sampler_error import DITHER_THRESHOLD, SamplerError, rounding_error, sampler_error
-from mu2mpi.privacy.released_sums import ReleasedSums
+from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES, ReleasedSums
 
 if TYPE_CHECKING:
     from mu2mpi.privacy.noise.noise_source import NoiseSource
@@ -64,6 +64,7 @@ class Mechanism(ABC):
     samples: int
     batch_size: float
     noise_shares: int = 1
+    neighbours: str = "replace"
 
     @classmethod
     def supports(cls, released_sums: ReleasedSums) -> bool:
@@ -113,6 +114,14 @@ class Mechanism(ABC):
         result: Self = replace(noisier, rho=noisier.guarantee().rho) if has_new_rho else noisier
         return result
 
+    def with_neighbours(self, neighbours: str) -> Self:
+        """Copy with the same noise, whose guarantee and rho are for another neighbouring relation."""
+        other: Any = replace(self, neighbours=neighbours)
+        if (rho := getattr(self, "rho", None)) is not None:
+            other = replace(other, rho=rho * self.replace_sensitivity_ratio / other.replace_sensitivity_ratio)
+        result: Self = other
+        return result
+
     @property
     def stated_rho(self) -> float | None:
         """GDP parameter rho that the noise was calibrated to; None if the accountant uses no rho."""
@@ -150,7 +159,12 @@ class Mechanism(ABC):
     @property
     def sensitivity(self) -> float:
         """L2 sensitivity of one released sum, as in `ReleasedSums`."""
-        return 2 * self.clip_norm
+        return UNIT_SENSITIVITIES[self.neighbours] * self.clip_norm
+
+    @property
+    def replace_sensitivity_ratio(self) -> float:
+        """Ratio of the sensitivity for the relation "replace" to `sensitivity`."""
+        return UNIT_SENSITIVITIES["replace"] / UNIT_SENSITIVITIES[self.neighbours]
 
     @property
     def is_noisy(self) -> bool:
@@ -219,7 +233,11 @@ class Mechanism(ABC):
     def range_errors(self) -> list[str]:
         """Error messages on fields out of the range for which a guarantee can be computed."""
         values = ((name, getattr(self, name), limits) for name, limits in self.field_ranges.items())
-        return [f"{name} = {v!r} is out of range" for name, v, (low, high) in values if not low <= v <= high]
+        errors = [
+            f"{name} = {v!r} is out of range" for name, v, (low, high) in values if not low <= v <= high
+        ]
+        unknown = [f"neighbours is {self.neighbours!r}, but must be {' or '.join(UNIT_SENSITIVITIES)}"]
+        return errors if self.neighbours in UNIT_SENSITIVITIES else [*unknown, *errors]
 
     def consistency_errors(self, delta: float) -> list[str]:
         """Error messages on fields that contradict each other although each is within its range."""

@@ -22,16 +22,23 @@ class PoissonMechanism(SubsampledMechanism):
     @staticmethod
     @lru_cache(maxsize=4)
     def compose_pld(
-        multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
+        multiplier: float,
+        samples: int,
+        batch_size: float,
+        rounds: int,
+        coarseness: int = 1,
+        neighbours: str = "replace",
     ) -> Any:
         pld = import_pld().privacy_loss_distribution
         from dp_accounting.privacy_accountant import NeighboringRelation
 
+        # Others are drawn independently of a sample: it may as well be absent as contribute zero.
+        is_replaced, relations = neighbours == "replace", NeighboringRelation
         one_round = pld.from_gaussian_mechanism(
             multiplier,
             value_discretization_interval=discretization_interval(rounds, coarseness),
             sampling_prob=batch_size / samples,
-            neighboring_relation=NeighboringRelation.REPLACE_ONE,
+            neighboring_relation=relations.REPLACE_ONE if is_replaced else relations.ADD_OR_REMOVE_ONE,
         )
         return one_round.self_compose(rounds)
 

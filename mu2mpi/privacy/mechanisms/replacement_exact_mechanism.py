@@ -15,16 +15,21 @@ from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.pld import discretization_interval, import_pld
 from mu2mpi.privacy.mechanisms._subsampled import SubsampledMechanism
+from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
 _MAX_TRUNCATED_PROBABILITY = 1e-20  # tail probability counted as delta instead of being listed in the PLD
 
 
-def hockey_stick(epsilons: FloatArray, multiplier: float, samples: int, batch_size: int) -> FloatArray:
+def hockey_stick(
+    epsilons: FloatArray, multiplier: float, samples: int, batch_size: int, neighbours: str = "replace"
+) -> FloatArray:
     """Bound the hockey-stick divergence (delta) of one round at each epsilon >= 0: K draws from n samples.
 
-    `multiplier` is sigma / C. With x = e^epsilon, b_j the probability that a sample is drawn j times, s_j = 2
-    C j / sigma and u_j = s_j / 2 - epsilon / s_j it is the maximum over t of (1 - x) b_0 Phi(t) + sum over j
-    >= 1 of b_j F_j(min(t + s_j, u_j)), where F_j(u) = Phi(u) - x Phi(u - s_j).
+    `multiplier` is sigma / C. Let x = e^epsilon, and b_j the probability that a sample is drawn j times. Its
+    terms then move the sum by at most s_j = j sensitivity / sigma, and by r_j = 2 C j / sigma from where other
+    samples would have moved it in these draws. With u_j = s_j / 2 - epsilon / s_j the bound is the maximum
+    over t of (1 - x) b_0 Phi(t) + sum over j >= 1 of b_j F_j(min(t + r_j, u_j)), where F_j(u) = Phi(u) -
+    x Phi(u - s_j).
     """
     from scipy.special import log_ndtr, ndtr
     from scipy.stats import binom
@@ -32,24 +37,27 @@ def hockey_stick(epsilons: FloatArray, multiplier: float, samples: int, batch_si
     max_count = int(binom.isf(_MAX_TRUNCATED_PROBABILITY, batch_size, 1 / samples))
     counts = np.arange(1, max_count + 1)
     b = binom.pmf(counts, batch_size, 1 / samples)
-    b, s = b[b > 0], 2 * counts[b > 0] / multiplier
+    b, r = b[b > 0], 2 * counts[b > 0] / multiplier
+    s = r * (UNIT_SENSITIVITIES[neighbours] / 2)
     x, p_never_drawn = np.exp(epsilons), (1 - 1 / samples) ** batch_size
 
     def divergence_derivative(t: FloatArray) -> FloatArray:
         """Compute d/dt of the divergence, divided by the normal density at t: decreasing in t."""
-        ratios = (np.exp(np.minimum(-s_j * (t + s_j / 2), 700)) for s_j in s)
-        gains = sum(b_j * np.maximum(ratio - x, 0) for b_j, ratio in zip(b, ratios, strict=True))
-        return np.asarray(gains - (x - 1) * p_never_drawn)
+        gains = np.zeros_like(t)
+        for b_j, r_j, s_j in zip(b, r, s, strict=True):
+            losses = np.minimum(epsilons + s_j * (t + r_j - s_j / 2), 0)
+            gains -= b_j * np.exp(np.minimum(-r_j * (t + r_j / 2), 700)) * np.expm1(losses)
+        return gains - (x - 1) * p_never_drawn
 
-    high = np.max([-s_j / 2 - epsilons / s_j for s_j in s], axis=0)
-    low = -s[0] / 2 - (epsilons - math.log(b[0])) / s[0]
+    high = np.max([s_j / 2 - r_j - epsilons / s_j for r_j, s_j in zip(r, s, strict=True)], axis=0)
+    low = s[0] / 2 - r[0] - (epsilons - math.log(b[0])) / s[0]
     for _ in range(30):
         middle = (low + high) / 2
         is_rising = divergence_derivative(middle) > 0
         low, high = np.where(is_rising, middle, low), np.where(is_rising, high, middle)
     divergence = (1 - x) * p_never_drawn * ndtr(low) + binom.sf(max_count, batch_size, 1 / samples)
-    for b_j, s_j in zip(b, s, strict=True):
-        u = np.minimum(low + s_j, s_j / 2 - epsilons / s_j)
+    for b_j, r_j, s_j in zip(b, r, s, strict=True):
+        u = np.minimum(low + r_j, s_j / 2 - epsilons / s_j)
         divergence += b_j * (ndtr(u) - np.exp(epsilons + log_ndtr(u - s_j)))
     return np.asarray(np.clip(divergence, 0.0, 1.0), np.float64)
 
@@ -68,18 +76,23 @@ class ReplacementExactMechanism(SubsampledMechanism):
     @staticmethod
     @lru_cache(maxsize=4)
     def compose_pld(
-        multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
+        multiplier: float,
+        samples: int,
+        batch_size: float,
+        rounds: int,
+        coarseness: int = 1,
+        neighbours: str = "replace",
     ) -> Any:
         pld, batch = import_pld(), round(batch_size)
         candidates = np.geomspace(1.0, 700.0, 31)
-        tails = hockey_stick(candidates, multiplier, samples, batch)
+        tails = hockey_stick(candidates, multiplier, samples, batch, neighbours)
         max_loss = float(candidates[np.argmax(np.append(tails[:-1] <= _MAX_TRUNCATED_PROBABILITY, True))])
         # At most 8,000 support points per round and side: large losses are rounded up more coarsely.
         step = max(discretization_interval(rounds), max_loss / (8_000 * math.sqrt(rounds))) * coarseness
         steps = math.ceil(max_loss / step)
         epsilons: FloatArray = step * np.arange(steps + 1, dtype=np.float64)
-        deltas = hockey_stick(epsilons, multiplier, samples, batch)
-        # Adjacency is symmetric: the delta of one round at -epsilon is 1 - (1 - delta) / e^epsilon.
+        deltas = hockey_stick(epsilons, multiplier, samples, batch, neighbours)
+        # The bound holds in both directions: the delta of one round at -epsilon is 1 - (1 - delta) / e^epsilon.
         negative_side = 1 - np.exp(-epsilons[:0:-1]) * (1 - deltas[:0:-1])
         curve = np.minimum.accumulate(np.concatenate([negative_side, deltas]))
         pmf = pld.pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, -steps, steps, curve)
