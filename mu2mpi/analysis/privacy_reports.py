@@ -69,10 +69,9 @@ def convert_budget(parameters: Mapping[str, float]) -> str:
     values = ((d, gaussian_dp.epsilon_exact(rho, d), gaussian_dp.epsilon_paper(rho, d)) for d in deltas)
     rows = [list(map(rounded_up, row)) for row in values]
     meaning = (
-        "Neighbouring data sets differ in one sample of one machine, which is replaced, or zeroed out, as "
-        "--neighbours of the run says. The same noise has twice the rho for replace as for zero-out, up to "
-        "rounding, without random subsampling. The Renyi divergence of the released values at every order a > 1 is at most a rho^2/2 = "
-        f"{rounded_up(rho * rho / 2)} a."
+        "Neighbouring data sets differ in one sample of one machine, which is replaced or zeroed out, as "
+        "--neighbours of a run says; the same noise has about twice the rho for replace. The Renyi divergence of "
+        f"the released values at any order a > 1 is at most a rho^2/2 = {rounded_up(rho * rho / 2)} a."
     )
     remarks = [concern.full for concern in budget_concerns(epsilon, delta, samples)]
     if samples is None:
@@ -108,8 +107,9 @@ def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = N
     guarantees, remarks = [], dict[str, list[object]]()
     for run in checked:
         path, privacy = run.contents.path, run.contents.privacy
-        limit = f"{privacy.adversary} learns at most this about {PRIVACY_UNIT} (neighbours = {privacy.neighbours})"
-        guarantees.append(f"{privacy.server.capitalize()} server: {limit}.")
+        limit = f"{privacy.adversary} learns at most this about {PRIVACY_UNIT}"
+        relation = f"(neighbours = {privacy.neighbours})"
+        guarantees.append(f"{privacy.server.capitalize()} server: {limit} {relation}.")
         if (name := run.least_private_machine) is not None:
             suffix = "" if len(checked) == 1 else f" of {path}"
             guarantees.append(f"Machines{suffix} differ: samples of machine {name} have the largest epsilon.")
@@ -287,7 +287,7 @@ def _describe_group_privacy(checked: Sequence[CheckedClaims], group_size: GroupS
     samples = {None: "all samples", 1: "one sample"}.get(n, f"up to {n} samples")
     where = "one machine" if machines == 1 else f"each of up to {machines:,} machines"
     text = (
-        f"Guarantee for a person with {samples} at {where}, if all of them were replaced (or zeroed out) at once. The "
+        f"Guarantee for a person with {samples} at {where}, if all of them changed at once. The "
         "participation and the number of samples of each machine are taken to be public."
     )
     if any(run.least_private_machine is not None for run in checked):

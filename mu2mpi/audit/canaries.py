@@ -1,4 +1,7 @@
-"""Canaries: samples with two random variants, whose increments are as distant as possible."""
+"""Canaries: samples with two random variants, whose increments are as distant as possible.
+
+The second variant is another sample, or for the neighbouring relation "zero-out" one that contributes zero.
+"""
 
 import math
 from collections.abc import Iterator
@@ -23,6 +26,7 @@ from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.noise_stream import MAX_STREAM_INDEX, key_to_uint32
+from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
 FEATURE_DTYPE = np.uint8
 QUERY_POINT_MAGNITUDE = 160.0  # entry of chosen query points: margins saturate, and squares do not overflow
@@ -82,7 +86,7 @@ class WorstCase:
         return np.array([-row, row])[-rows:]
 
     def increment_separation(self, constants: RunConstants, t: int) -> float:
-        """Return the distance between both variants' increments in round t, over twice the clipping norm."""
+        """Return the distance between both variants' increments in round t, over the sensitivity."""
         # Before multiplication by the weight of the machine, of which the largest is 1
         plan = constants.problem.per_machine_plan
         C = constants.mechanism.clip_norm if plan is None else float(plan.clip_norms().max())
@@ -99,7 +103,10 @@ class WorstCase:
                 c += (t - 1) * (c - c_previous)
             norm = np.linalg.norm(c) * np.linalg.norm(sample)
             increments.append(np.outer(c, sample) * min(1.0, C / norm))
-        return float(np.linalg.norm(increments[0] - increments[1]) / (2 * C))
+        if constants.problem.neighbours == "zero-out":
+            increments[1] = np.zeros_like(increments[0])
+        sensitivity = UNIT_SENSITIVITIES[constants.problem.neighbours] * C
+        return float(np.linalg.norm(increments[0] - increments[1]) / sensitivity)
 
 
 # The variants have opposite increments, far longer than the clipping norm, and iterates stay inside the ball
@@ -199,6 +206,10 @@ class Canaries:
     ) -> SampleReader:
         """Return a reader of the samples of hosted machines; a 32-byte key determines random batches."""
         labels, features = self._row_labels.copy(), np.ones((len(self._row_labels), 1), FEATURE_DTYPE)
+        zeroed = np.zeros(len(labels), bool)
+        if self.constants.problem.neighbours == "zero-out":
+            zeroed[self._canary_rows] = variants
+            variants = np.zeros_like(variants)
         labels[self._canary_rows] ^= variants
         if self.case.chooses_query_points:
             features[self._canary_rows, 0] = ~variants
@@ -209,8 +220,11 @@ class Canaries:
 
         def read_samples(t: int) -> HostedSamples:
             samples = read(t)
-            encoded = encode_labels(labels[samples.labels], self.constants)
-            return replace(samples, labels=encoded, features=features[samples.labels])
+            rows = samples.labels
+            encoded = encode_labels(labels[rows], self.constants)
+            # Samples that are not finite contribute zero.
+            scales = np.where(zeroed[rows], np.nan, samples.feature_scales)
+            return replace(samples, labels=encoded, features=features[rows], feature_scales=scales)
 
         return read_samples
 

@@ -48,8 +48,8 @@ class PrivacyStatement:
     delta: float
     epsilon: float  # (epsilon, delta)-DP by Lemma 2.5 of the paper, or as `epsilon_exact` without a rho
     epsilon_exact: float  # smallest known epsilon at delta, for the relation `neighbours` of the mechanism
-    epsilon_replace: float  # `epsilon_exact` of the same noise for the relation "replace"; NaN if not stated
-    epsilon_zero_out: float
+    epsilon_replace: float = math.nan  # `epsilon_exact` of this noise for "replace"; NaN if not stated
+    epsilon_zero_out: float = math.nan
     epsilon_sampler: float  # part of `epsilon_exact` that covers the error of the noise sampler
     S: float  # L2 bound on one sample's increment before clipping, such as G + 2LD
     # "protocol"; or if the guarantee is that of the protocol but not of what was sent, "aggregate" (noise of

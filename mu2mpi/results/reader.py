@@ -54,10 +54,11 @@ class RunSummary:
     created: str  # ISO 8601, UTC
     test_loss: float  # mean loss of the output x_T on the test set
     test_accuracy: float  # of the output, in [0, 1]; NaN for regression
-    # Other numbers by name: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, ``epsilon_replace``,
-    # ``epsilon_zero_out`` (not in old files), fields of `Theory`, ``ranks``, ``cores`` (not in old files), ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` (sums
-    # over machines), ``elapsed_seconds``, mean seconds over ranks such as ``noise_seconds``, ``core_hours``,
-    # ``peak_memory`` (bytes of the rank that used most), and metrics
+    # Other numbers by name: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, fields of `Theory`, ``ranks``,
+    # ``epsilon_replace``, ``epsilon_zero_out`` and ``cores`` (not in old files), ``parameters`` (d),
+    # ``samples_used`` and ``gradient_evaluations`` (sums over machines), ``elapsed_seconds``, mean seconds
+    # over ranks such as ``noise_seconds``, ``core_hours``, ``peak_memory`` (bytes of the rank with most), and
+    # metrics
     measurements: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan  # of the output; NaN for classification
     public_facts: PublicFacts | None = None  # public facts of the data that a preset may use

@@ -32,6 +32,7 @@ from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
+    ROUNDOFF_RHO_SHARE,
     LastIterateMechanism,
     final_batch_size,
     growing_batch_sizes,
@@ -436,7 +437,7 @@ def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, m
     assert report.failures == []
     growth = final_batch_size(machines, 4, 0.5)
     eta, batches = halving_step_sizes(7), growing_batch_sizes(7, growth)
-    scale = rho_per_step(batches, machines, 1.0, 1.0, 0.0, 4).max() / 0.5
+    scale = rho_per_step(batches, machines, 2.0, 1.0, 0.0, 4).max() * (1 + ROUNDOFF_RHO_SHARE) / 0.5
     mu = 2 * eta / (machines * np.array(batches)) / (scale * np.sqrt(np.sum(eta**2)))
     assert 0.3 < mu.max() < 0.5
     (judgement,) = report.verdicts

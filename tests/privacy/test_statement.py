@@ -36,6 +36,8 @@ def make_statement(rho=4.0, delta=1e-5, clip_norm=1.5, rounds=600, seeded=False,
         epsilon=sampled(ref.epsilon_paper, rho, delta, clip_norm, rounds),
         epsilon_exact=exact,
         epsilon_sampler=exact - float(ref.epsilon_exact(rho, delta)),
+        epsilon_replace=exact,
+        epsilon_zero_out=sampled(ref.epsilon_exact, rho / 2, delta, clip_norm, rounds, rho),
         S=118.5,
         noise_recomputable=seeded,
         **others,
@@ -50,9 +52,9 @@ def changed(statement, **changes):
 RESOLUTION = 2.0**-14
 
 
-def sampled(epsilon_at, rho, delta, clip_norm, rounds):
-    """Return the epsilon of the reference, with what the draws of the noise add."""
-    scale = ref.noise_scale(clip_norm, rounds, rho) / RESOLUTION
+def sampled(epsilon_at, rho, delta, clip_norm, rounds, noise_rho=None):
+    """Return the epsilon of the reference, with what the draws of the noise (of `noise_rho`) add."""
+    scale = ref.noise_scale(clip_norm, rounds, noise_rho or rho) / RESOLUTION
     return float(ref.epsilon_sampled(partial(epsilon_at, rho), delta, 7850 * rounds, scale))
 
 
@@ -63,7 +65,7 @@ STATEMENT = make_statement()
     ("name", "factor"),
     [
         ("rho", 0.99), ("rho", 1 + 1e-7), ("epsilon", 0.9), ("epsilon_exact", 0.999),
-        ("epsilon_sampler", 0.5), ("sigma", 0.5),
+        ("epsilon_sampler", 0.5), ("epsilon_replace", 0.99), ("epsilon_zero_out", 0.99), ("sigma", 0.5),
         ("sigma", 1.001), ("clip_norm", 2), ("delta", 0.5), ("rounds", 2), ("grid_spacing", 1.5),
         ("grid_spacing", 2**24), ("parameters", 10**18),
     ],
@@ -73,14 +75,14 @@ def test_a_changed_number_is_found_and_named(name, factor):
     value = type(stated)(stated * factor)
     problems = changed(STATEMENT, **{name: value}).mismatches()
     assert problems
-    if name in ("rho", "epsilon", "epsilon_exact", "epsilon_sampler", "grid_spacing"):
+    if name.startswith("epsilon") or name in ("rho", "grid_spacing"):
         assert name in "\n".join(problems)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"server": "honest"}, {"noise": "none"}, {"adjacency": "add-remove"}, {"delta": math.nan},
+        {"server": "honest"}, {"noise": "none"}, {"neighbours": "add-remove"}, {"delta": math.nan},
         {"delta": math.ulp(0.0)}, {"sigma": -1.0},
     ],
 )  # fmt: skip
@@ -123,8 +125,9 @@ def test_what_is_not_private_is_said():
     assert briefly(make_statement(rho=0.1, delta=1 / 5999)) == ["delta is not below 1/n = 0.00017"]
     assert briefly(make_statement(rho=0.1, delta=1 / 6001)) == []
     silent = changed(
-        STATEMENT, rho=math.inf, epsilon=math.inf, epsilon_exact=math.inf, epsilon_sampler=0.0, sigma=0.0
-    )
+        STATEMENT, rho=math.inf, epsilon=math.inf, epsilon_exact=math.inf, epsilon_sampler=0.0, sigma=0.0,
+        epsilon_replace=math.inf, epsilon_zero_out=math.inf,
+    )  # fmt: skip
     assert briefly(silent) == ["no noise"]
     assert silent.mismatches() == []
     assert budget_concerns(1.0, 0.5, None) == []

@@ -37,7 +37,7 @@ def test_attributes_with_plain_h5py(result, tmp_path):
         assert datetime.datetime.fromisoformat(found["created"]).tzinfo is not None
         assert {
             "sigma": 1000.0,
-            "adjacency": "replace-one",
+            "neighbours": "replace",
             "noise_recomputable": 1,
         }.items() <= privacy.items()
         assert "guarantee" in read_attributes(file["diagnostics"])["note"]

@@ -23,6 +23,7 @@ from mu2mpi.privacy.accounting.pld import MIN_NOISE_MULTIPLIER
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 from mu2mpi.privacy.noise.noise_stream import derive_key
+from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
 MAX_RUNS = 1000  # runs whose noise is measured
 MIN_RELATIVE_SENSITIVITY = 0.99  # norm of increments relative to the clipping norm; rounding takes the rest
@@ -39,6 +40,7 @@ def run_attack(context: AttackContext) -> Finding:
     error_probability = context.error_probability * context.runs[0].error_share
     known, learned = _estimate_noise_multipliers(context.runs[0], error_probability)
     overall, rounds = known["all rounds"], len(known) - 1
+    neighbours = canaries.constants.problem.neighbours
     mechanism = canaries.mechanism(int(canaries.machines[0]))
     claim = canaries.claimed_budgets(context.budget)[0]
     stated, refutations, alarms = mechanism.sigma / mechanism.clip_norm, [], []
@@ -50,10 +52,15 @@ def run_attack(context: AttackContext) -> Finding:
     if largest.low > stated / MIN_RELATIVE_SENSITIVITY:
         alarms.append(f"noise multiplier is at least {largest.low:.4g} {where} ({largest_name})")
     if mechanism.stated_rho is not None:
-        name, measured, claimed = "rho", 2 * math.sqrt(rounds) / overall.high, claim.rho
+        name, measured, claimed = (
+            "rho",
+            UNIT_SENSITIVITIES[neighbours] * math.sqrt(rounds) / overall.high,
+            claim.rho,
+        )
     else:
         name, claimed = f"epsilon at delta = {claim.delta:g}", claim.epsilon
-        measured = _subsampled_epsilon(canaries.constants.batching, overall.high, rounds, claim.delta)
+        sampled = canaries.constants.batching, overall.high, rounds
+        measured = _subsampled_epsilon(*sampled, claim.delta, neighbours)
         if (own := mechanism.guarantee().epsilon(claim.delta)) > claimed * (1 + 1e-9):
             refutations.append(f"the noise is accounted for as {name} of {own:.4g}, not {claimed:.4g}")
     if measured > claimed:
@@ -65,13 +72,16 @@ def run_attack(context: AttackContext) -> Finding:
     return Finding(summary, tuple(refutations), tuple(alarms))
 
 
-def _subsampled_epsilon(batching: Batching, noise_multiplier: float, rounds: int, delta: float) -> float:
+def _subsampled_epsilon(
+    batching: Batching, noise_multiplier: float, rounds: int, delta: float, neighbours: str
+) -> float:
     """Return epsilon at delta with amplification by subsampling; 0 if no accountant is available."""
     mechanisms = {"poisson": PoissonMechanism, "replacement": ReplacementExactMechanism}
     try:
         mechanism = mechanisms[batching.subsampling]
-        sizes = batching.samples_per_machine, batching.batch_size(1)
-        losses = mechanism.compose_pld(max(noise_multiplier, MIN_NOISE_MULTIPLIER), *sizes, rounds)
+        sizes = batching.samples_per_machine, batching.batch_size(1), rounds
+        multiplier = max(noise_multiplier, MIN_NOISE_MULTIPLIER)
+        losses = mechanism.compose_pld(neighbours, multiplier, *sizes)
         epsilon = float(losses.get_epsilon_for_delta(delta))  # independent of the mechanism's own claim
     except (KeyError, InputError):
         return 0.0
@@ -104,15 +114,20 @@ def _estimate_noise_multipliers(
         ((values @ weights.T / np.einsum("tp,tp->t", weights, moves)) ** 2).T
         for values, weights in ((noise, moves), learned)
     )
+    unit = UNIT_SENSITIVITIES[constants.problem.neighbours]  # of moves, in clipping norms
     by_known = zip(["all rounds", *names], [known_squares, *known_squares], strict=True)
     by_learned = zip([f"{name}, learned" for name in names], learned_squares, strict=True)
     tables = by_known, by_learned
-    return [{name: _estimate_noise_multiplier(row, error_each) for name, row in table} for table in tables]
+    return [
+        {name: _estimate_noise_multiplier(row, error_each, unit) for name, row in table} for table in tables
+    ]
 
 
-def _estimate_noise_multiplier(squared_scores: FloatArray, error_probability: float) -> ConfidenceInterval:
+def _estimate_noise_multiplier(
+    squared_scores: FloatArray, error_probability: float, unit: float
+) -> ConfidenceInterval:
     """Estimate a noise multiplier from squared scores, with limits by Wilson and Hilferty (1931)."""
     variance, mean = 2 / (9 * squared_scores.size), float(squared_scores.mean())
     margin = NormalDist().inv_cdf(1 - error_probability) * math.sqrt(variance)
-    low, high = (2 * math.sqrt(mean / (1 - variance + end) ** 3) for end in (margin, -margin))
-    return ConfidenceInterval(2 * math.sqrt(mean), low, high)
+    low, high = (unit * math.sqrt(mean / (1 - variance + end) ** 3) for end in (margin, -margin))
+    return ConfidenceInterval(unit * math.sqrt(mean), low, high)

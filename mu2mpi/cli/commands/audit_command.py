@@ -28,6 +28,7 @@ AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "machines": {"help": "number of machines M [default: 3]"},
     "rounds": {"help": "number of rounds T [default: 10]"},
     "participation_seed": {},
+    "neighbours": {},
     "budgets": {"help": "file with a rho or epsilon per machine, named 0, 1, ..."},
     "normalize": {"help": "scaling of samples [default: none]", "choices": ("none", "unit")},
     "rho": {"help": "claimed rho to audit [default: 1]"},

@@ -18,6 +18,7 @@ _MAX_COARSENESS = 8  # of the privacy losses in the search: multiple of their sp
 _COARSE_TOLERANCE = 2.0**-7  # log2 of epsilon / target at which the search goes on with the finest losses
 _NOISE_MULTIPLIER_RTOL = 1e-4  # relative excess of the returned multiplier over the smallest sufficient one
 _NOISE_MULTIPLIER_DIGITS = 6  # of the noise multiplier, in which all processors and libraries agree
+_MAX_EPSILON = 1000.0  # above it there is hardly any privacy, and PLDs take minutes
 _MIN_DELTA = 1e-12  # below it, dp-accounting's truncation and rounding errors are no longer negligible
 MIN_NOISE_MULTIPLIER = 2.0**-4  # with less noise the PLD has too many support points, and hardly any privacy
 MAX_NOISE_MULTIPLIER = 2.0**100  # the square of a larger one overflows
@@ -36,7 +37,7 @@ def discretization_interval(rounds: int, coarseness: int = 1) -> float:
 
 @lru_cache(maxsize=32)
 def min_noise_multiplier(
-    compose_pld: Callable[[float, int, float, int, int, str], Any],
+    compose_pld: Callable[[str, float, int, float, int, int], Any],
     samples: int,
     batch_size: float,
     rounds: int,
@@ -47,15 +48,19 @@ def min_noise_multiplier(
 ) -> float:
     """Smallest noise multiplier sigma / C that is (epsilon, delta)-DP, up to a relative excess of 10^-4.
 
-    `compose_pld` returns the PLD of a multiplier, samples, batch size, rounds, coarseness and neighbouring
-    relation, faster for more noise. A `reserved_share` of epsilon and delta is left unspent. InputError if they are too small. Coarse
-    PLDs only find the neighbourhood of the result, and the path of the search does not affect it.
+    `compose_pld` returns the PLD of a neighbouring relation, multiplier, samples, batch size, rounds and
+    coarseness, faster for more noise. A `reserved_share` of epsilon and delta is left unspent. InputError if
+    they are too small. Coarse PLDs only find the neighbourhood of the result, and the path of the search does
+    not affect it.
     """
     if rounds > MAX_PLD_ROUNDS:
         raise InputError(
             f"--rounds must be at most {MAX_PLD_ROUNDS} for accounting by privacy loss distributions, got "
             f"{rounds}."
         )
+    if epsilon > _MAX_EPSILON:
+        limit = f"--epsilon must be at most {_MAX_EPSILON:g} to account for subsampling, got {epsilon:g}"
+        raise InputError(f"{limit}. Use a smaller --epsilon or --rho, or inf for no noise.")
     if delta < _MIN_DELTA:
         raise InputError(
             f"--delta must be at least {_MIN_DELTA:g} to account for subsampling, got {delta:g}."
@@ -71,7 +76,7 @@ def min_noise_multiplier(
 
     def log_excess(multiplier: float, coarseness: int = 1) -> float:
         """Log2 of epsilon / target, or infinite; at most 0 if and only if the multiplier suffices."""
-        losses = compose_pld(multiplier, samples, batch_size, rounds, coarseness, neighbours)
+        losses = compose_pld(neighbours, multiplier, samples, batch_size, rounds, coarseness)
         spent_epsilon, target = float(losses.get_epsilon_for_delta(unreserved * delta)), unreserved * epsilon
         sign = 1 if spent_epsilon > target else -1
         is_finite = 0 < spent_epsilon < math.inf and target > 0

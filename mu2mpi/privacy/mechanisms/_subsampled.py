@@ -21,12 +21,7 @@ class SubsampledMechanism(Mechanism):
     @staticmethod
     @abstractmethod
     def compose_pld(
-        multiplier: float,
-        samples: int,
-        batch_size: float,
-        rounds: int,
-        coarseness: int = 1,
-        neighbours: str = "replace",
+        neighbours: str, multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
     ) -> Any:
         """Compute the privacy loss distribution of all rounds for the noise multiplier sigma / C.
 
@@ -72,8 +67,9 @@ class SubsampledMechanism(Mechanism):
         neighbours: str = "replace",
     ) -> float:
         """Epsilon at `delta` of one noised sum per round over a batch, terms clipped to norm C."""
-        # Cached by the calibration, if the positional arguments are the same
-        losses = cls.compose_pld(sigma / C, samples, batch_size, rounds, 1, neighbours)
+        losses = cls.compose_pld(
+            neighbours, sigma / C, samples, batch_size, rounds, 1
+        )  # cached by `calibrate`
         return float(losses.get_epsilon_for_delta(delta))
 
     def range_errors(self) -> list[str]:

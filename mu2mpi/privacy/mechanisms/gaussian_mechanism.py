@@ -16,8 +16,8 @@ from mu2mpi.privacy.released_sums import ReleasedSums
 class GaussianMechanism(Mechanism):
     """Noise of std sigma = sensitivity sqrt(affected_sums) / rho per sum: Theorems 5.2 and 6.2.
 
-    A sample moves each of `affected_sums` sums by at most the sensitivity: all T if sums are cumulative or batches full,
-    1 if it is used once, and ceil(T K / n) in passes over n samples by batches of K.
+    A sample moves each of `affected_sums` sums by at most the sensitivity: all T if sums are cumulative or
+    batches full, 1 if it is used once, and ceil(T K / n) in passes over n samples by batches of K.
     """
 
     name = "gaussian"

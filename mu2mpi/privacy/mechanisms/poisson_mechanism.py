@@ -22,12 +22,7 @@ class PoissonMechanism(SubsampledMechanism):
     @staticmethod
     @lru_cache(maxsize=4)
     def compose_pld(
-        multiplier: float,
-        samples: int,
-        batch_size: float,
-        rounds: int,
-        coarseness: int = 1,
-        neighbours: str = "replace",
+        neighbours: str, multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
     ) -> Any:
         pld = import_pld().privacy_loss_distribution
         from dp_accounting.privacy_accountant import NeighboringRelation

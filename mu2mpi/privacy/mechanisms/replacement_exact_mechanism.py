@@ -23,7 +23,7 @@ _MAX_TRUNCATED_PROBABILITY = 1e-20  # tail probability counted as delta instead 
 def hockey_stick(
     epsilons: FloatArray, multiplier: float, samples: int, batch_size: int, neighbours: str = "replace"
 ) -> FloatArray:
-    """Bound the hockey-stick divergence (delta) of one round at each epsilon >= 0: K draws from n samples.
+    """Bound the hockey-stick divergence of one round at epsilons >= 0: K draws from n samples.
 
     `multiplier` is sigma / C. Let x = e^epsilon, and b_j the probability that a sample is drawn j times. Its
     terms then move the sum by at most s_j = j sensitivity / sigma, and by r_j = 2 C j / sigma from where other
@@ -76,12 +76,7 @@ class ReplacementExactMechanism(SubsampledMechanism):
     @staticmethod
     @lru_cache(maxsize=4)
     def compose_pld(
-        multiplier: float,
-        samples: int,
-        batch_size: float,
-        rounds: int,
-        coarseness: int = 1,
-        neighbours: str = "replace",
+        neighbours: str, multiplier: float, samples: int, batch_size: float, rounds: int, coarseness: int = 1
     ) -> Any:
         pld, batch = import_pld(), round(batch_size)
         candidates = np.geomspace(1.0, 700.0, 31)
@@ -92,7 +87,7 @@ class ReplacementExactMechanism(SubsampledMechanism):
         steps = math.ceil(max_loss / step)
         epsilons: FloatArray = step * np.arange(steps + 1, dtype=np.float64)
         deltas = hockey_stick(epsilons, multiplier, samples, batch, neighbours)
-        # The bound holds in both directions: the delta of one round at -epsilon is 1 - (1 - delta) / e^epsilon.
+        # The bound holds in both directions: delta of one round at -epsilon is 1 - (1 - delta) / e^epsilon.
         negative_side = 1 - np.exp(-epsilons[:0:-1]) * (1 - deltas[:0:-1])
         curve = np.minimum.accumulate(np.concatenate([negative_side, deltas]))
         pmf = pld.pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, -steps, steps, curve)
