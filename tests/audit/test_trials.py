@@ -55,14 +55,19 @@ def worst_cases_alone(monkeypatch):
     only(monkeypatch, "multiplier")
 
 
+ZEROED = {"neighbours": "zero-out"}
 CLAIMS = [
     *((server, {"rho": 8.0, "rounds": 5, "normalize": "unit"}) for server in SERVERS),
     ("untrusted", POWER),
     ("trusted", FEW_BUFFERS),
     ("aggregated", {"rho": 8.0, "colluders": 0}),
     ("shuffled", {"rho": 8.0, "colluders": 1}),
+    ("untrusted", ZEROED),
 ]
 MORE_CLAIMS = [
+    *((server, {"rho": 8.0, **ZEROED}) for server in ("trusted", "aggregated", "shuffled")),
+    *(("trusted", {**ZEROED, "method": method}) for method in ("anytime-dp-mf", "dp-gd", "parallel-sgd")),
+    ("untrusted", {**ZEROED, "loss": "logistic", "participation": "uniform:2"}),
     ("aggregated", {"rho": 8.0, "machines": 4, "colluders": 2, **POWER}),
     ("shuffled", {"rho": 8.0, "colluders": 0}),
     *((server, {"rho": rho, "rounds": 5, "normalize": "unit"}) for server in SERVERS for rho in (0.05, 1e-4)),
@@ -117,9 +122,12 @@ def test_messages_one_by_one_of_which_some_are_known_do_not_reach_the_claim():
         ("dp-sgd", "aggregated", None, "q = 0.333"),
     ],
 )
-def test_methods_that_draw_their_samples_keep_their_claim(monkeypatch, method, server, batch, words):
+@pytest.mark.parametrize("neighbours", ["replace", "zero-out"])
+def test_methods_that_draw_their_samples_keep_their_claim(
+    monkeypatch, method, server, batch, words, neighbours
+):
     """And with hardly any noise they do not, though the canary is not drawn in each run."""
-    claim = {"method": method, "rho": 0.1, "batch": batch}
+    claim = {"method": method, "rho": 0.1, "batch": batch, "neighbours": neighbours}
     report = found(server, 300, rounds=4, **claim)
     assert report.failures == []
     assert f"{method}, {words}" in " ".join(report.to_text().split())
@@ -476,3 +484,13 @@ def test_command_for_the_last_iterate(capsys):
     assert "Untrusted" not in out
     assert cli.main([*arguments, "--server", "untrusted", "--machines", "1"]) == 0
     assert cli.main([*arguments, "--server", "untrusted"]) == 2
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "zero-out"])
+def test_noise_for_zeroed_samples_does_not_hide_replaced_ones(monkeypatch, neighbours):
+    """Half the noise is a claim for zero-out that holds, and one for replace that is refuted."""
+    half = sigma(lambda constants: constants.mechanism.sigma / 2) if neighbours == "replace" else None
+    if half:
+        half(monkeypatch)
+    report = found("untrusted", 200, rounds=4, rho=3.0, neighbours=neighbours)
+    assert bool(report.refutations) == (neighbours == "replace")

@@ -59,6 +59,39 @@ def test_replacing_one_sample_moves_no_sum_by_more_than_twice_the_bound(
     )
 
 
+@given(
+    st.integers(1, 3), st.integers(1, 12), st.integers(2, 4), st.integers(1, 30), st.floats(0.1, 1e4),
+    st.integers(0, 2**31), max_examples=25,
+)  # fmt: skip
+def test_a_zeroed_sample_moves_no_sum_by_more_than_the_bound(
+    machines, rounds, classes, dimension, cheat, seed
+):
+    """A sample that is not finite contributes zero, and leaves the terms of all others as they are."""
+    constants = make_schedule(
+        "mu2-sgd", server="untrusted", machines=machines, rounds=rounds, classes=classes,
+        features=dimension + 1, diameter=2.0, rho=4.0, clip_norm=0.5,
+    )  # fmt: skip
+    rng = np.random.default_rng(seed)
+    samples = random_samples(rng, machines * rounds, dimension, classes, np.float64)
+    features = cheat * samples.features.reshape(rounds, machines, dimension)
+    labels = samples.labels.reshape(rounds, machines)
+    queries = cheat * rng.standard_normal((rounds + 1, classes, dimension + 1))
+    t, i = int(rng.integers(rounds)), int(rng.integers(machines))
+    zeroed = features.copy()
+    zeroed[t, i] = np.nan
+    before, _ = sums(constants, features, labels, queries)
+    after, _ = sums(constants, zeroed, labels, queries)
+    changes = [norm(a - b, constants.mechanism.grid_spacing) for a, b in zip(after, before, strict=True)]
+    assert changes[:t] == [0.0] * t
+    assert max(changes) <= constants.mechanism.clip_norm * (1 + 1e-14)
+    if cheat > 10 and classes > 2:
+        assert max(changes) > 0.9 * constants.mechanism.clip_norm
+    alone = zeroed.copy()
+    alone[:] = np.nan
+    nothing, _ = sums(constants, alone, labels, queries)
+    assert not np.any(nothing)
+
+
 def test_opposite_clipped_increments_nearly_reach_the_bound():
     """The bound above is no loose one: the test would notice a sensitivity of 2.2 S."""
     constants = make_schedule(

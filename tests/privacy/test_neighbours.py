@@ -51,15 +51,18 @@ def of_two_rounds(p, q, epsilon):
 
 
 def densities(weights, means, sigma, reach):
-    x, width = np.linspace(-reach, reach, 2401, retstep=True)
+    x, width = np.linspace(-reach, reach, 1001, retstep=True)
     return width * (np.asarray(weights) @ norm.pdf(x, np.asarray(means)[:, np.newaxis], sigma))
 
 
 def check(guarantee, of_epsilon, deltas=(1e-2, 1e-3), tight=0.97):
-    """The true divergence at a claimed epsilon is at most delta, and above it at `tight` times that."""
+    """The true divergence at a claimed epsilon is at most delta, and above it at `tight` times that.
+
+    Sums over the grid of the line are off by less than 0.03 %.
+    """
     for delta in deltas:
         epsilon = guarantee.epsilon_exact_noise(delta)
-        assert of_epsilon(epsilon) <= delta * (1 + 1e-6)
+        assert of_epsilon(epsilon) <= delta * (1 + 3e-4)
         assert of_epsilon(tight * epsilon) > delta
 
 
@@ -134,7 +137,7 @@ def test_exact_divergence_of_the_last_iterate(neighbours):
         for delta in (1e-2, 1e-3):
             epsilon = final.guarantee().epsilon_exact_noise(delta)
             claims.append(divergence(p, q, epsilon) / delta)
-    assert 1e-4 < max(claims) <= 1 + 1e-6
+    assert 0.5 < max(claims) <= 1 + 3e-4
 
 
 @both
@@ -194,7 +197,7 @@ def test_no_zeroed_sample_is_told_from_a_contribution_better_in_one_round(sample
         )
         found = [[divergence(a, b, epsilon) for epsilon in EPSILONS] for a, b in ((p, q), (q, p))]
         reached = np.maximum(reached, np.max(found, axis=0))
-    assert np.all(reached <= bound * (1 + 1e-5) + 1e-10)
+    assert np.all(reached <= bound * (1 + 3e-4) + 1e-10)
     if samples > 1:
         assert np.all(reached >= 0.4 * bound - 1e-12)
     assert np.all(bound <= hockey_stick(EPSILONS, sigma, samples, drawn) + 1e-12)

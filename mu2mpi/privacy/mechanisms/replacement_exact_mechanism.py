@@ -26,7 +26,7 @@ def hockey_stick(
     """Bound the hockey-stick divergence of one round at epsilons >= 0: K draws from n samples.
 
     `multiplier` is sigma / C. Let x = e^epsilon, and b_j the probability that a sample is drawn j times. Its
-    terms then move the sum by at most s_j = j sensitivity / sigma, and by r_j = 2 C j / sigma from where other
+    terms then move the sum by at most s_j = j sensitivity / sigma, and r_j = 2 C j / sigma from where other
     samples would have moved it in these draws. With u_j = s_j / 2 - epsilon / s_j the bound is the maximum
     over t of (1 - x) b_0 Phi(t) + sum over j >= 1 of b_j F_j(min(t + r_j, u_j)), where F_j(u) = Phi(u) -
     x Phi(u - s_j).
