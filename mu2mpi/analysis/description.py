@@ -14,7 +14,7 @@ from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.core.text import rounded_up, text_table, wrap_paragraph
 from mu2mpi.losses.metrics.metric import all_metrics
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
-from mu2mpi.privacy.statement import PrivacyStatement
+from mu2mpi.privacy.statement import RELATION_EPSILONS, PrivacyStatement
 from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, History, Theory, checkpoint_path
 from mu2mpi.results.result import Result
 
@@ -138,13 +138,11 @@ def relation_comparison(privacy: PrivacyStatement) -> str:
     """Return a sentence with epsilon for both neighbouring relations; empty if a file does not state them."""
     if math.isnan(privacy.epsilon_replace + privacy.epsilon_zero_out):
         return ""
-    epsilons = {"replace": privacy.epsilon_replace, "zero-out": privacy.epsilon_zero_out}
     claims = (
-        f"{rounded_up(epsilon)} if one sample is {'replaced' if name == 'replace' else 'zeroed out'}"
-        f"{' (calibrated)' if name == privacy.neighbours else ''}"
-        for name, epsilon in epsilons.items()
+        f"{rounded_up(getattr(privacy, field))} for {name}{' (calibrated)' * (name == privacy.neighbours)}"
+        for name, field in RELATION_EPSILONS.items()
     )
-    return f"Epsilon of this noise: {', and '.join(claims)}."
+    return f"Epsilon of this noise by neighbours: {', '.join(claims)}."
 
 
 def sort_by_epsilon(accounts: PerMachineAccounts) -> IntArray:

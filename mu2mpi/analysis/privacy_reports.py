@@ -70,7 +70,7 @@ def convert_budget(parameters: Mapping[str, float]) -> str:
     rows = [list(map(rounded_up, row)) for row in values]
     meaning = (
         "Neighbouring data sets differ in one sample of one machine, which is replaced or zeroed out, as "
-        "--neighbours of a run says; the same noise has about twice the rho for replace. The Renyi divergence "
+        "--neighbours says; the same noise has about twice the rho for replace. The Renyi divergence "
         f"of the released values at any order a > 1 is at most a rho^2/2 = {rounded_up(rho * rho / 2)} a."
     )
     remarks = [concern.full for concern in budget_concerns(epsilon, delta, samples)]

@@ -1,7 +1,4 @@
-"""Canaries: samples with two random variants, whose increments are as distant as possible.
-
-The second variant is another sample, or for the neighbouring relation "zero-out" one that contributes zero.
-"""
+"""Canaries: samples with two random variants (the second may be zero), with increments far apart."""
 
 import math
 from collections.abc import Iterator
@@ -103,10 +100,9 @@ class WorstCase:
                 c += (t - 1) * (c - c_previous)
             norm = np.linalg.norm(c) * np.linalg.norm(sample)
             increments.append(np.outer(c, sample) * min(1.0, C / norm))
-        if constants.problem.neighbours == "zero-out":
+        if (neighbours := constants.problem.neighbours) == "zero-out":
             increments[1] = np.zeros_like(increments[0])
-        sensitivity = UNIT_SENSITIVITIES[constants.problem.neighbours] * C
-        return float(np.linalg.norm(increments[0] - increments[1]) / sensitivity)
+        return float(np.linalg.norm(increments[0] - increments[1]) / (UNIT_SENSITIVITIES[neighbours] * C))
 
 
 # The variants have opposite increments, far longer than the clipping norm, and iterates stay inside the ball
@@ -206,10 +202,9 @@ class Canaries:
     ) -> SampleReader:
         """Return a reader of the samples of hosted machines; a 32-byte key determines random batches."""
         labels, features = self._row_labels.copy(), np.ones((len(self._row_labels), 1), FEATURE_DTYPE)
-        zeroed = np.zeros(len(labels), bool)
-        if self.constants.problem.neighbours == "zero-out":
-            zeroed[self._canary_rows] = variants
-            variants = np.zeros_like(variants)
+        zeroed, is_zero_out = np.zeros(len(labels), bool), self.constants.problem.neighbours == "zero-out"
+        zeroed[self._canary_rows] = variants & is_zero_out
+        variants = variants & (not is_zero_out)
         labels[self._canary_rows] ^= variants
         if self.case.chooses_query_points:
             features[self._canary_rows, 0] = ~variants

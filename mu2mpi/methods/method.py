@@ -154,10 +154,7 @@ class Method(ABC):
         )
 
     def noise_limited_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
-        """Return the learning rate of Theorems 5.2 and 6.2 for dominant noise, rho D N / (2 C T sqrt(d)).
-
-        For zero-out the sensitivity C is in place of 2 C.
-        """
+        """Return the learning rate rho D N / (2 C T sqrt(d)) of Theorems 5.2 and 6.2, for dominant noise."""
         T, D, sensitivity = batching.rounds, problem.diameter, mechanism.sensitivity
         if problem.per_machine_plan is None:
             eta = problem.budget.rho * D * problem.noise_reduction / (sensitivity * T * math.sqrt(problem.d))

@@ -82,10 +82,7 @@ def rounding_expansions(
 def rho_per_step(
     batch_sizes: IntArray, machines: int, sensitivity: float, noise_std: float, grid_spacing: float, d: int
 ) -> FloatArray:
-    """GDP parameter rho of a sample of each step, shape (steps,), without floating-point errors.
-
-    `sensitivity` is that of the sum of a step's gradients, and `noise_std` is of the average gradient.
-    """
+    """GDP parameter rho of a sample of each step, shape (steps,); `noise_std` is of the average gradient."""
     eta, samples = halving_step_sizes(len(batch_sizes)), machines * batch_sizes
     step_factors = eta / samples
     expansions = rounding_expansions(step_factors, samples, grid_spacing, d)

@@ -116,11 +116,9 @@ class Mechanism(ABC):
 
     def with_neighbours(self, neighbours: str) -> Self:
         """Copy with the same noise, whose guarantee and rho are for another neighbouring relation."""
-        other: Any = replace(self, neighbours=neighbours)
-        if (rho := getattr(self, "rho", None)) is not None:
-            other = replace(other, rho=rho * self.replace_sensitivity_ratio / other.replace_sensitivity_ratio)
-        result: Self = other
-        return result
+        ratio = UNIT_SENSITIVITIES[neighbours] / UNIT_SENSITIVITIES[self.neighbours]
+        scaled: dict[str, Any] = {"rho": self.rho * ratio} if hasattr(self, "rho") else {}
+        return replace(self, neighbours=neighbours, **scaled)
 
     @property
     def stated_rho(self) -> float | None:
@@ -236,8 +234,8 @@ class Mechanism(ABC):
         errors = [
             f"{name} = {v!r} is out of range" for name, v, (low, high) in values if not low <= v <= high
         ]
-        unknown = [f"neighbours is {self.neighbours!r}, but must be {' or '.join(UNIT_SENSITIVITIES)}"]
-        return errors if self.neighbours in UNIT_SENSITIVITIES else [*unknown, *errors]
+        is_known = self.neighbours in UNIT_SENSITIVITIES
+        return errors if is_known else [*errors, f"neighbours = {self.neighbours!r} is unknown"]
 
     def consistency_errors(self, delta: float) -> list[str]:
         """Error messages on fields that contradict each other although each is within its range."""
