@@ -84,8 +84,6 @@ def test_a_zeroed_sample_moves_no_sum_by_more_than_the_bound(
     changes = [norm(a - b, constants.mechanism.grid_spacing) for a, b in zip(after, before, strict=True)]
     assert changes[:t] == [0.0] * t
     assert max(changes) <= constants.mechanism.clip_norm * (1 + 1e-14)
-    if cheat > 10 and classes > 2:
-        assert max(changes) > 0.9 * constants.mechanism.clip_norm
     alone = zeroed.copy()
     alone[:] = np.nan
     nothing, _ = sums(constants, alone, labels, queries)
@@ -103,6 +101,8 @@ def test_opposite_clipped_increments_nearly_reach_the_bound():
         found, _ = sums(constants, np.ones((1, 1, 1)), np.array([[label]], np.int32), x)
         ends.append(found[0])
     assert norm(ends[0] - ends[1], constants.mechanism.grid_spacing) == pytest.approx(0.2, rel=6e-3)
+    # And half of it for a sample that contributes nothing in one data set
+    assert norm(ends[0], constants.mechanism.grid_spacing) == pytest.approx(0.1, rel=6e-3)
 
 
 numbers = st.floats(width=64) | st.sampled_from([0.0, 5e-324, 1e-300, 1e-162, 1e-30, 1.0, 1e30, 1e160, 1e308])
