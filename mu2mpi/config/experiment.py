@@ -299,8 +299,6 @@ def message_settings(experiment: Experiment) -> Experiment:
     without_effect = ("seed", "evaluations", "data_is_public", "preset")
     unsent = (*without_effect, *experiment.trust_mode.simulation_options)
     changes: dict[str, Any] = dict.fromkeys(unsent)
-    if experiment.neighbours == "replace":
-        changes["neighbours"] = None  # Noise of a seed is that of versions without the option.
     if lookup("mechanisms", experiment.chosen_mechanism).budget_parameter == "rho":
         changes |= {"rho": experiment.rho, "epsilon": None}
         # A file of budgets may state epsilons, which are converted to rho at delta.

@@ -237,7 +237,9 @@ class RunKeys:
         The key depends on everything that changes messages except the samples: otherwise noise would cancel
         in the difference of messages of two runs with the same secret seed and, say, different rho.
         """
-        return derive_key(root, "noise", message_settings(experiment).to_toml() + context)
+        # The noise of a seed is that of files without the relation, which is then "replace".
+        settings = message_settings(experiment).to_toml().replace('neighbours = "replace"\n', "", 1)
+        return derive_key(root, "noise", settings + context)
 
     @classmethod
     def create(
