@@ -114,7 +114,8 @@ class PrivacyStatement:
         """Build a privacy statement from the HDF5 attributes of `/privacy`; InputError if any is invalid."""
         # Files without the relation are from before there was another one.
         older = {"neighbours": "replace", "epsilon_replace": math.nan, "epsilon_zero_out": math.nan}
-        attributes = {**older, **attributes}
+        if older.keys().isdisjoint(attributes):
+            attributes = {**older, **attributes}
         name, protected = (_read_attribute(key, str, attributes) for key in ("mechanism", "protects"))
         mechanism_type: type[Mechanism] = lookup("mechanisms", name)
         if protected != mechanism_type.protected_outputs:
@@ -142,13 +143,14 @@ class PrivacyStatement:
             return [*messages, *errors]
         messages += mechanism.consistency_errors(self.delta)
         computed = {"rho": self.guarantee.rho, **self._compute_epsilons()}
-        unstated = [name for name in RELATION_EPSILONS.values() if math.isnan(getattr(self, name))]
+        if all(math.isnan(getattr(self, name)) for name in RELATION_EPSILONS.values()):
+            computed = {name: computed[name] for name in computed.keys() - RELATION_EPSILONS.values()}
         return messages + [
             f"{name} = {_format_decimal(getattr(self, name))} is claimed, but {mechanism.rounds:,} rounds"
             f" with sigma = {mechanism.sigma:.10g} and clip_norm = {mechanism.clip_norm:.10g} give "
             f"{_format_decimal(value)}"
             for name, value in computed.items()
-            if name not in unstated and not approx_equal(getattr(self, name), value)
+            if not approx_equal(getattr(self, name), value)
         ]
 
     def _compute_epsilons(self) -> dict[str, Any]:
