@@ -14,6 +14,7 @@ from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.core.text import rounded_up, text_table, wrap_paragraph
 from mu2mpi.losses.metrics.metric import all_metrics
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
+from mu2mpi.privacy.accounting.tradeoff import REPORTED_RATES
 from mu2mpi.privacy.statement import RELATION_EPSILONS, PrivacyStatement
 from mu2mpi.results.records import SCORE_COLUMNS, Checkpoint, Diagnostics, History, Theory, checkpoint_path
 from mu2mpi.results.result import Result
@@ -120,6 +121,7 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
         f"{privacy.adversary} learns at most this about any one sample of one machine (neighbours "
         f"= {privacy.neighbours}): {claim}",
         relation_comparison(privacy),
+        describe_tradeoff(privacy.tradeoff),
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
         f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in "
         f"{'each draw' if mechanism.noise_shares == 1 else noise_sum}{mechanism.noise_description}, "
@@ -143,6 +145,19 @@ def relation_comparison(privacy: PrivacyStatement) -> str:
         for name, field in RELATION_EPSILONS.items()
     )
     return f"Epsilon of this noise by neighbours: {', '.join(claims)}."
+
+
+def describe_tradeoff(claims: Mapping[str, float]) -> str:
+    """Return a sentence on mu and the rates of any membership test; empty without these claims."""
+    if not claims:
+        return ""
+    percentages = {name: f"{rounded_up(100 * claim)}%" for name, claim in claims.items()}
+    rates = ", ".join(f"{percentages[name]} at {100 * fpr:g}%" for name, fpr in REPORTED_RATES.items())
+    return (
+        f"mu = {rounded_up(claims['mu'])}. The largest true-positive rates of a membership test, by its "
+        f"false-positive rate, are {rates}; its largest accuracy, if half of the samples tested are members, "
+        f"is {percentages['attack_accuracy']}."
+    )
 
 
 def sort_by_epsilon(accounts: PerMachineAccounts) -> IntArray:

@@ -13,6 +13,7 @@ from mu2mpi.losses.metrics.metric import all_metrics
 
 # Measurements of which the lowest is the best, beside the loss and metrics
 _LOWER_IS_BETTER = ("excess_loss", "elapsed_seconds", "core_hours", "peak_memory", "gradient_evaluations")
+_LABELS = {"tpr": "TPR at FPR 1%"}
 # Settings of the problem, not of the method: means are compared at equal values of these
 _PROBLEM_SETTINGS = (
     "data", "test", "loss", "machines", "rounds", "samples", "features", "classes", "epsilon", "rho", "delta",
@@ -109,7 +110,7 @@ def _measurement_properties(name: str) -> tuple[str, int | None, int]:
     if name == "test_loss":
         return "loss", 4, -1
     if name in _LOWER_IS_BETTER or (metric := all_metrics().get(name.removeprefix("test_"))) is None:
-        return name.replace("_", " "), None, -1 if name in _LOWER_IS_BETTER else 0
+        return _LABELS.get(name, name.replace("_", " ")), None, -1 if name in _LOWER_IS_BETTER else 0
     decimals = {"%": 1, "1": 4, "label": None}[metric.unit]
     return metric.table_title + " %" * (metric.unit == "%"), decimals, 1 if metric.higher_is_better else -1
 

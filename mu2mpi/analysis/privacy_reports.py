@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mu2mpi.analysis import description
+from mu2mpi.analysis import description, setting_labels
 from mu2mpi.analysis.description import KEY_DISCARDED_NOTE, PRIVATE_TEST_WARNING
 from mu2mpi.analysis.setting_labels import format_value
 from mu2mpi.config.experiment import Experiment, message_settings, simulated_protocol_name
@@ -19,7 +19,8 @@ from mu2mpi.core.options import MIN_REAL_OPTION
 from mu2mpi.core.text import bullet_list, rounded_down, rounded_up, text_table, wrap_paragraph
 from mu2mpi.privacy.accounting import gaussian_dp
 from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guarantee
-from mu2mpi.privacy.accounting.guarantee import Guarantee
+from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, Guarantee
+from mu2mpi.privacy.accounting.tradeoff import TradeoffCurve
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism, approx_equal
 from mu2mpi.privacy.statement import LARGE_EPSILON, PRIVACY_UNIT, budget_concerns
 from mu2mpi.results.reader import RunContents, read_result
@@ -77,7 +78,9 @@ def convert_budget(parameters: Mapping[str, float]) -> str:
     if samples is None:
         remarks.append("delta has to be far below 1/n for n samples. Give --samples N to compare them.")
     table = text_table(["delta", "epsilon, exactly", "by the paper's lemma"], [rows])
-    blocks = [wrap_paragraph(summary), table, wrap_paragraph(meaning), bullet_list(remarks)]
+    tradeoff = description.describe_tradeoff(TradeoffCurve(GaussianGuarantee(rho)).claims())
+    sentences = map(wrap_paragraph, (meaning, tradeoff))
+    blocks = [wrap_paragraph(summary), table, *sentences, bullet_list(remarks)]
     return "\n\n".join(blocks).rstrip()
 
 
@@ -115,7 +118,8 @@ def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = N
             guarantees.append(f"Machines{suffix} differ: samples of machine {name} have the largest epsilon.")
         for text in run.remarks:
             remarks.setdefault(text, []).append(path)
-    header = ["file", "server", "rho", "delta", "epsilon, exactly", "by the paper's lemma", "recomputed"]
+    epsilons = ["epsilon, exactly", "by the paper's lemma"]
+    header = ["file", "server", "rho", "delta", *epsilons, "mu", "TPR at FPR 1%", "recomputed"]
     guarantees.append(
         "Claims were recomputed from the clipping norm, the noise and the rounds in each file, and compared "
         "with its experiment and history."
@@ -137,6 +141,8 @@ def _check_claims(group_size: GroupSize | None, path: Path) -> CheckedClaims:
     privacy, accounts, problems = result.privacy, result.accounts, claim_contradictions(result)
     claim = privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
     rho, *epsilons = description.claim_columns(*claim)
+    stated, names = privacy.tradeoff, ("mu", "tpr_at_fpr_0.01")
+    rates = [rounded_up(stated[name]) if stated else setting_labels.MISSING for name in names]
     verdict = "MISMATCH" if problems else "agrees"
     remarks = [concern.full for concern in privacy.concerns(accounts)]
     remarks += filter(None, [description.relation_comparison(privacy)] * privacy.is_noisy)
@@ -146,7 +152,7 @@ def _check_claims(group_size: GroupSize | None, path: Path) -> CheckedClaims:
     person = None if problems or group_size is None else group_privacy_guarantee(result, group_size)
     return CheckedClaims(
         RunContents(path, result.experiment, privacy, result.environment, result.model_digest),
-        [str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, verdict],
+        [str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, *rates, verdict],
         problems,
         remarks,
         accounts.machine_names[description.sort_by_epsilon(accounts)[0]] if accounts else None,

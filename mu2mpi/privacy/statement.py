@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import Any, Self, get_type_hints
 
@@ -12,6 +12,7 @@ from mu2mpi.core.text import html_table, rounded_up
 from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA
 from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
+from mu2mpi.privacy.accounting.tradeoff import TRADEOFF_CLAIMS, TradeoffCurve
 from mu2mpi.privacy.mechanisms.mechanism import INVALID_GUARANTEE_MESSAGE, Concern, Mechanism, approx_equal
 from mu2mpi.privacy.noise.sampler_error import is_sampler_negligible
 from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
@@ -29,6 +30,7 @@ _SIMULATION_SIMPLIFICATIONS = {
 }
 # Field with epsilon of each neighbouring relation
 RELATION_EPSILONS = {relation: f"epsilon_{relation.replace('-', '_')}" for relation in UNIT_SENSITIVITIES}
+_GROUPED_FIELDS = ("mechanism", "tradeoff")  # fields of a statement whose members are HDF5 attributes
 LARGE_EPSILON = 10.0  # above it a guarantee means little: likelihood ratios up to e^10 = 22,026
 # HDF5 attribute type of each field type, and its name in messages
 _ATTRIBUTE_TYPES = {
@@ -57,13 +59,16 @@ class PrivacyStatement:
     noise: str = "protocol"
     noise_recomputable: bool = False  # whether the noise key follows from the recorded seed
     privacy_unit: str = PRIVACY_UNIT
+    # mu and rates of an attacker by attribute name, as of `TradeoffCurve.claims`; empty in earlier files
+    tradeoff: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, mechanism: Mechanism, delta: float, **claims: Any) -> Self:
         """Build a mechanism's privacy statement, with epsilons; InputError if a library is missing."""
         epsilons = dict.fromkeys((f.name for f in fields(cls) if f.name.startswith("epsilon")), math.nan)
         statement = cls(mechanism=mechanism, delta=delta, **{**epsilons, **claims})
-        return replace(statement, **statement._compute_epsilons())
+        tradeoff = TradeoffCurve(statement.guarantee, delta).claims()
+        return replace(statement, **statement._compute_epsilons(), tradeoff=tradeoff)
 
     @property
     def aggregated_machines(self) -> int:
@@ -76,10 +81,10 @@ class PrivacyStatement:
         return self.mechanism.guarantee(aggregated_machines=self.aggregated_machines)
 
     def __getattr__(self, name: str) -> Any:
-        """Forward attribute access to the mechanism, whose fields are in the same HDF5 group."""
-        if name.startswith("_") or name == "mechanism":
+        """Forward attribute access to the trade-off claims and the mechanism, in the same HDF5 group."""
+        if name.startswith("_") or name in _GROUPED_FIELDS:
             raise AttributeError(name)
-        return getattr(self.mechanism, name)
+        return self.tradeoff[name] if name in self.tradeoff else getattr(self.mechanism, name)
 
     @property
     def adversary(self) -> str:
@@ -106,8 +111,8 @@ class PrivacyStatement:
     def file_attributes(self) -> dict[str, Any]:
         """HDF5 attributes of `/privacy`: fields of the statement and of its mechanism, by name."""
         rho = {} if self.rho is None else {"rho": self.rho}
-        claims = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "mechanism"}
-        return claims | rho | self.mechanism.file_attributes()
+        claims = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _GROUPED_FIELDS}
+        return {**claims, **rho, **self.tradeoff, **self.mechanism.file_attributes()}
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
@@ -121,7 +126,10 @@ class PrivacyStatement:
         if protected != mechanism_type.protected_outputs:
             raise InputError(f"the mechanism {name!r} does not protect {protected!r}")
         mechanism = mechanism_type(**_read_dataclass_fields(mechanism_type, attributes))
-        statement = cls(mechanism=mechanism, **_read_dataclass_fields(cls, attributes))
+        stated = [name for name in TRADEOFF_CLAIMS if name in attributes]
+        tradeoff = {name: _read_attribute(name, float, attributes) for name in stated}
+        own_fields = _read_dataclass_fields(cls, attributes)
+        statement = cls(mechanism=mechanism, tradeoff=tradeoff, **own_fields)
         if "rho" in attributes and mechanism_type.budget_parameter != "rho":
             raise InputError(f"rho = {attributes['rho']!r} is claimed, but {name!r} has no rho")
         return statement
@@ -145,12 +153,15 @@ class PrivacyStatement:
         computed = {"rho": self.guarantee.rho, **self._compute_epsilons()}
         if all(math.isnan(getattr(self, name)) for name in RELATION_EPSILONS.values()):
             computed = {name: computed[name] for name in computed.keys() - RELATION_EPSILONS.values()}
+        rates = TradeoffCurve(self.guarantee, self.delta).claims() if self.tradeoff else {}
+        computed |= {name: rates[name] for name in self.tradeoff}
         return messages + [
             f"{name} = {_format_decimal(getattr(self, name))} is claimed, but {mechanism.rounds:,} rounds"
             f" with sigma = {mechanism.sigma:.10g} and clip_norm = {mechanism.clip_norm:.10g} give "
             f"{_format_decimal(value)}"
             for name, value in computed.items()
-            if not approx_equal(getattr(self, name), value)
+            # Mu follows from differences of epsilons, in which rounding errors are larger.
+            if not approx_equal(getattr(self, name), value, 1e-6 if name in rates else 1e-9)
         ]
 
     def _compute_epsilons(self) -> dict[str, Any]:
@@ -221,7 +232,7 @@ class PrivacyStatement:
 
 def _read_dataclass_fields(dataclass_type: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
     types = get_type_hints(dataclass_type)
-    field_names = (f.name for f in fields(dataclass_type) if f.name != "mechanism")
+    field_names = (f.name for f in fields(dataclass_type) if f.name not in _GROUPED_FIELDS)
     return {name: _read_attribute(name, types[name], attributes) for name in field_names}
 
 

@@ -19,6 +19,7 @@ from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
+from mu2mpi.privacy.accounting.tradeoff import TRADEOFF_CLAIMS
 from mu2mpi.privacy.statement import RELATION_EPSILONS, PrivacyStatement
 from mu2mpi.results import records
 from mu2mpi.results.opening import open_result, stored_experiment, stored_privacy
@@ -26,7 +27,11 @@ from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory
 from mu2mpi.results.result import Result
 
 # Measurements of a summary that are attributes of /privacy: their names, and those of the attributes
-PRIVACY_ATTRIBUTES = {"epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma"}
+PRIVACY_ATTRIBUTES = {
+    "epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma", "mu": "mu",
+    "tpr": "tpr_at_fpr_0.01", "attack_accuracy": "attack_accuracy",
+} | {name: name for name in RELATION_EPSILONS.values()}  # fmt: skip
+RECENT_CLAIMS = {*TRADEOFF_CLAIMS, *RELATION_EPSILONS.values()}  # attributes that earlier files lack
 # Measurements of a summary that are attributes of /theory
 THEORY_ATTRIBUTES = (
     "excess_loss", "excess_loss_bound", "minimum_loss", "initial_gradient_norm", "final_gradient_norm",
@@ -54,11 +59,11 @@ class RunSummary:
     created: str  # ISO 8601, UTC
     test_loss: float  # mean loss of the output x_T on the test set
     test_accuracy: float  # of the output, in [0, 1]; NaN for regression
-    # Other numbers by name: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, fields of `Theory`, ``ranks``,
-    # ``epsilon_replace``, ``epsilon_zero_out`` and ``cores`` (not in old files), ``parameters`` (d),
-    # ``samples_used`` and ``gradient_evaluations`` (sums over machines), ``elapsed_seconds``, mean seconds
-    # over ranks such as ``noise_seconds``, ``core_hours``, ``peak_memory`` (bytes of the rank with most), and
-    # metrics
+    # Other numbers by name: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, fields of `Theory`, ``ranks``;
+    # not in old files ``epsilon_replace``, ``epsilon_zero_out``, ``mu``, ``tpr``, ``attack_accuracy``, ``cores``;
+    # ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` (sums over machines), ``elapsed_seconds``,
+    # mean seconds over ranks such as ``noise_seconds``, ``core_hours``, ``peak_memory`` (bytes of the rank with
+    # most), and metrics
     measurements: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan  # of the output; NaN for classification
     public_facts: PublicFacts | None = None  # public facts of the data that a preset may use
@@ -178,9 +183,11 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
     with open_result(path) as file:
         experiment = stored_experiment(file, path)
         privacy, history = open_group(file, "privacy"), open_group(file, "history")
-        measurements = {name: read_number(privacy, stored) for name, stored in PRIVACY_ATTRIBUTES.items()}
-        stated = (name for name in RELATION_EPSILONS.values() if h5py.h5a.exists(privacy, name.encode()))
-        measurements |= {name: read_number(privacy, name) for name in stated}
+        measurements = {
+            name: read_number(privacy, stored)
+            for name, stored in PRIVACY_ATTRIBUTES.items()
+            if stored not in RECENT_CLAIMS or h5py.h5a.exists(privacy, stored.encode())
+        }
         if b"theory" in file.id:
             theory = open_group(file, "theory")
             measurements |= {name: read_number(theory, name) for name in THEORY_ATTRIBUTES}

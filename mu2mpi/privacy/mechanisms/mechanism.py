@@ -264,11 +264,11 @@ class Mechanism(ABC):
         return []
 
 
-def approx_equal(claimed: float | None, computed: float | None) -> bool:
+def approx_equal(claimed: float | None, computed: float | None, rel_tol: float = 1e-9) -> bool:
     """Whether a claimed and a computed number are equal up to rounding errors, or both None."""
     if claimed is None or computed is None:
         return claimed is computed
-    return math.isclose(claimed, computed, rel_tol=1e-9, abs_tol=1e-12)
+    return math.isclose(claimed, computed, rel_tol=rel_tol, abs_tol=1e-12)
 
 
 def per_machine_noise_source(
