@@ -126,7 +126,7 @@ class PrivacyStatement:
         if protected != mechanism_type.protected_outputs:
             raise InputError(f"the mechanism {name!r} does not protect {protected!r}")
         mechanism = mechanism_type(**_read_dataclass_fields(mechanism_type, attributes))
-        stated = [name for name in TRADEOFF_CLAIMS if name in attributes]
+        stated = TRADEOFF_CLAIMS if any(name in attributes for name in TRADEOFF_CLAIMS) else ()
         tradeoff = {name: _read_attribute(name, float, attributes) for name in stated}
         own_fields = _read_dataclass_fields(cls, attributes)
         statement = cls(mechanism=mechanism, tradeoff=tradeoff, **own_fields)

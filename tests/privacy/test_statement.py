@@ -156,10 +156,29 @@ def test_a_file_repeats_every_statement(mechanism, noise):
     assert ("rho" in attributes) == (made.rho is not None) == (mechanism.budget_parameter == "rho")
     assert attributes["mechanism"] == mechanism.name
     assert attributes["protects"] == mechanism.protected_outputs
-    own = {f.name for kind in (made, mechanism) for f in fields(kind)} - {"mechanism"}
+    own = {f.name for kind in (made, mechanism) for f in fields(kind)} - {"mechanism", "tradeoff"}
+    own |= {"mu", "tpr_at_fpr_0.001", "tpr_at_fpr_0.01", "tpr_at_fpr_0.1", "attack_accuracy"}
     assert set(attributes) == {*own, "mechanism", "protects"}
     for name in own:
         assert getattr(made, name) == attributes[name]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)
+def test_rates_of_an_attacker_are_recomputed_and_may_be_absent_together(mechanism):
+    made = PrivacyStatement.of(mechanism, 1e-5, server="trusted", S=1.5)
+    assert not [text for text in made.mismatches() if "mu" in text or "tpr" in text or "accuracy" in text]
+    assert made.mu >= (made.rho or 0.0)
+    for name, claim in made.tradeoff.items():
+        for factor in (0.999, 1.001):
+            problems = changed(made, **{name: factor * claim}).mismatches()
+            assert [text for text in problems if text.startswith(f"{name} = ")]
+    earlier = {n: v for n, v in made.file_attributes().items() if n not in made.tradeoff}
+    read = PrivacyStatement.from_attributes(earlier)
+    assert read.tradeoff == {}
+    assert read.file_attributes() == earlier
+    assert read.mismatches() == made.mismatches()
+    with pytest.raises(AttributeError):
+        _ = read.mu
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.name)

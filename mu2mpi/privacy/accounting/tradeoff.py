@@ -51,7 +51,7 @@ class TradeoffCurve:
         rate = _shift_rate(max(fpr, self._min_rate), self._shift)
         if self._rho is not None:
             return self._sampled(_shift_rate(rate, self._rho))
-        return self._sampled(min(1.0, *(min(d + x * rate, 1 - (1 - d - rate) / x) for x, d in self._lines)))
+        return self._sampled(min(1.0, *(min(d + x * rate, (x - 1 + d + rate) / x) for x, d in self._lines)))
 
     def claims(self) -> dict[str, float]:
         """Claims of a result, `TRADEOFF_CLAIMS` by name; the accuracy is for equally likely members."""
@@ -81,6 +81,7 @@ def _bounding_lines(guarantee: Guarantee, min_delta: float) -> list[tuple[float,
     if len(lines) > 3:  # The last line is replaced by one at nearly the smallest delta at which epsilon is 0.
         (x, delta), (next_x, next_delta) = lines[-3:-1]
         last_delta = next_delta + (next_delta - delta) / (x - next_x) * (next_x - 1)
+        last_delta = min(last_delta, lines[-1][1])
         lines[-1] = math.exp(epsilon_at(last_delta)), last_delta
     return lines[1:]
 
