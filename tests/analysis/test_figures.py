@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pytest
 from helpers.summaries import comparison_run, shared_runs
+from scipy.special import ndtr, ndtri
 
 import mu2mpi
 from mu2mpi.analysis.figures import FigureOptions, draw_figure, get_figure, render_figure
@@ -422,3 +423,38 @@ def test_plot_tells_of_several_versions_and_chooses_the_figure(folder, tmp_path,
         assert said.out == f"{kind}.png\n"
         assert "0.0.1" in said.err
     assert main(["plot", str(folder), "--against", "machnes"]) == 2
+
+
+def test_tradeoff_curves_are_those_of_the_guarantees_and_pass_through_the_stated_rates(runs, tmp_path):
+    figure = draw_figure("tradeoff-curve", runs)
+    (panel,) = figure.axes
+    *curves, guessing = panel.get_lines()
+    assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
+    np.testing.assert_array_equal(*guessing.get_data())
+    # Runs of equal rho share a line, whatever their machines and servers.
+    assert legend(figure) == ["ρ = 4: μ = 4.001", "ρ = 16: μ = 16.01", "guessing"]
+    for curve, rho in zip(curves, (4.0, 16.0), strict=True):
+        x, y = curve.get_data()
+        truth = ndtr(ndtri(x) + rho)
+        assert np.all(y >= truth * (1 - 1e-12))
+        assert np.all(y <= truth * 1.001)
+        run = next(run for run in runs if run.experiment.rho == rho)
+        stated = dict(zip(x.tolist(), y.tolist(), strict=True))
+        assert stated[0.01] == pytest.approx(run.measurements["tpr"], rel=1e-3)
+        assert [x[k] for k in curve.get_markevery()] == [0.001, 0.01, 0.1]
+    assert (
+        draw_figure("tradeoff-curve", runs, options=FigureOptions(linear=True)).axes[0].get_xscale()
+        == "linear"
+    )
+    lacking = replace(runs[0], measurements={})
+    assert not get_figure("tradeoff-curve").is_in_report([lacking])
+    run = mu2mpi.run(machines=2, rounds=3, data="digits", rho=math.inf, seed=1, output=tmp_path / "none.h5")
+    (noiseless,) = mu2mpi.load(tmp_path).summaries
+    assert legend(draw_figure("tradeoff-curve", [noiseless])) == ["μ = ∞", "guessing"]
+    assert {*draw_figure("tradeoff-curve", [noiseless]).axes[0].get_lines()[0].get_ydata()} == {1.0}
+    assert run.privacy.mu == math.inf
+    assert not get_figure("tradeoff-curve").is_in_report([noiseless])
+    many = [replace(runs[0], measurements={"mu": float(k)}) for k in range(1, 9)]
+    many = [replace(run, experiment=made(seed=k).experiment) for k, run in enumerate(many)]
+    with pytest.raises(InputError, match="8 guarantees"):
+        draw_figure("tradeoff-curve", many)

@@ -175,14 +175,18 @@ def test_compositions_and_groups():
     one = curve_of_gaussian(1.0)
     assert TradeoffCurve(one + GaussianGuarantee(1.0)).mu >= math.sqrt(2)
     assert isinstance(one + one, ComposedGuarantee)
-    exact, sampled = (GroupGuarantee(PrivacyCurveGuarantee(partial(epsilon_exact, 0.5), e), 2) for e in ERRORS)
+    exact, sampled = (
+        GroupGuarantee(PrivacyCurveGuarantee(partial(epsilon_exact, 0.5), e), 2) for e in ERRORS
+    )
     assert 1 <= TradeoffCurve(exact).mu < TradeoffCurve(sampled).mu < 2.5
 
 
 ERRORS = SamplerError(), SamplerError(1e-8, 1e-6)
 
 
-@pytest.mark.parametrize("guarantee", [GaussianGuarantee(math.inf), PrivacyCurveGuarantee(lambda _: math.inf)])
+@pytest.mark.parametrize(
+    "guarantee", [GaussianGuarantee(math.inf), PrivacyCurveGuarantee(lambda _: math.inf)]
+)
 def test_without_noise_every_test_may_succeed(guarantee):
     assert {*TradeoffCurve(guarantee).claims().values()} == {math.inf, 1.0}
 
