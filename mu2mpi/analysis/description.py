@@ -155,8 +155,8 @@ def describe_tradeoff(claims: Mapping[str, float]) -> str:
     rates = ", ".join(f"{percentages[name]} at {100 * fpr:g}%" for name, fpr in REPORTED_RATES.items())
     return (
         f"mu = {rounded_up(claims['mu'])}. The largest true-positive rates of a membership test, by its "
-        f"false-positive rate, are {rates}; its largest accuracy, if half of the samples tested are members, "
-        f"is {percentages['attack_accuracy']}."
+        f"false-positive rate, are {rates}. If half of the samples tested are members, it is right in at "
+        f"most {percentages['attack_accuracy']} of all cases."
     )
 
 

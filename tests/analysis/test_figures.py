@@ -442,13 +442,12 @@ def test_tradeoff_curves_are_those_of_the_guarantees_and_pass_through_the_stated
         stated = dict(zip(x.tolist(), y.tolist(), strict=True))
         assert stated[0.01] == pytest.approx(run.measurements["tpr"], rel=1e-3)
         assert [x[k] for k in curve.get_markevery()] == [0.001, 0.01, 0.1]
-    assert (
-        draw_figure("tradeoff-curve", runs, options=FigureOptions(linear=True)).axes[0].get_xscale()
-        == "linear"
-    )
+    (linear,) = draw_figure("tradeoff-curve", runs, options=FigureOptions(linear=True)).axes
+    assert linear.get_xscale() == linear.get_yscale() == "linear"
     lacking = replace(runs[0], measurements={})
     assert not get_figure("tradeoff-curve").is_in_report([lacking])
-    run = mu2mpi.run(machines=2, rounds=3, data="digits", rho=math.inf, seed=1, output=tmp_path / "none.h5")
+    plain = Experiment(machines=2, rounds=3, data="digits", rho=math.inf, seed=1)
+    run = mu2mpi.run(plain, output=tmp_path / "none.h5")
     (noiseless,) = mu2mpi.load(tmp_path).summaries
     assert legend(draw_figure("tradeoff-curve", [noiseless])) == ["μ = ∞", "guessing"]
     assert {*draw_figure("tradeoff-curve", [noiseless]).axes[0].get_lines()[0].get_ydata()} == {1.0}
