@@ -108,7 +108,7 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
     if not privacy.is_noisy:
         return wrap_paragraph(" ".join(concern.full for concern in concerns))
     exact = rounded_up(privacy.epsilon_exact)
-    exact_claim = f"epsilon = {exact} at delta = {privacy.delta:g}, {mechanism.accounting_note}"
+    exact_claim = f"epsilon = {exact} at delta = {privacy.delta:g}, {privacy.accounting_note}"
     claim = f"(epsilon, delta)-DP: {exact_claim}"
     if privacy.rho is not None:
         claim = (
@@ -210,8 +210,11 @@ def has_private_test_results(result: Result) -> bool:
 
 def _experiment_section(result: Result) -> str:
     rows, features = result.x.shape
+    settings = result.experiment.settings()
+    if result.privacy.selection is not None:
+        del settings["rho"]  # of a single run with this epsilon
     named_values = [
-        *result.experiment.settings().items(),
+        *settings.items(),
         ("model", f"{rows} row{'s' if rows > 1 else ''} x {features:,} features (bias included)"),
     ]
     if result.label_range is not None:
@@ -333,7 +336,9 @@ def _cost_section(cost: Mapping[str, Any]) -> str:
 
 def _repeat_command(result: Result) -> str:
     text = "Save these lines as experiment.toml and run: mu2mpi run --config experiment.toml"
-    if result.experiment.seed is None:
+    if result.privacy.selection is not None:
+        text += " (a single run with all of epsilon, without the selection)"
+    elif result.experiment.seed is None:
         text += " (without a seed the noise will differ)"
     return f"{wrap_paragraph(text)}\n\n{result.experiment.to_toml().strip()}"
 

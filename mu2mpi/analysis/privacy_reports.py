@@ -19,7 +19,7 @@ from mu2mpi.core.options import MIN_REAL_OPTION
 from mu2mpi.core.text import bullet_list, rounded_down, rounded_up, text_table, wrap_paragraph
 from mu2mpi.privacy.accounting import gaussian_dp
 from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guarantee
-from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, Guarantee
+from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, GroupGuarantee, Guarantee
 from mu2mpi.privacy.accounting.tradeoff import TradeoffCurve
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism, approx_equal
 from mu2mpi.privacy.statement import LARGE_EPSILON, PRIVACY_UNIT, budget_concerns
@@ -165,8 +165,9 @@ def claim_contradictions(result: Result) -> list[str]:
     privacy, experiment, mechanism = result.privacy, result.experiment, result.privacy.mechanism
     if found := _account_errors(result):
         return found
-    # Computed from the noise, not from the claimed rho.
+    # Computed from the noise, not from the claimed rho. A selection as a whole has no rho.
     spent: Callable[[int], float] = partial(Mechanism.rho_spent, mechanism)
+    spent = spent if privacy.selection is None else lambda _: math.nan
     rounds, found, expected = experiment.rounds, [], dict[str, Any]()
     try:
         if result.accounts is not None:
@@ -270,6 +271,9 @@ def group_privacy_guarantee(result: Result, group_size: GroupSize) -> Guarantee:
     all_samples = batching.samples_per_machine
     used = [all_samples if batching.subsampling else batching.distinct_samples_until(n) for n in rounds]
     held = [PersonSamples(m, min(n, group_size.samples or n)) for m, n in zip(mechanisms, used, strict=True)]
+    if privacy.selection is not None:
+        largest = sorted((person.samples for person in held), reverse=True)[: group_size.machines]
+        return GroupGuarantee(privacy.guarantee, sum(largest))
     return person_guarantee(
         held,
         group_size.machines,

@@ -131,7 +131,10 @@ def select_runs_of_sweep(arguments: Namespace) -> tuple[Sweep, list[tuple[int, E
         overrides["methods"] = arguments.methods
     elif config is None:
         raise InputError("nothing to run. Give a TOML file, or --methods all")
-    sweep = Sweep({} if config is None else read_toml(config), str(config or ""), overrides)
+    # The parties of other trust modes see all runs of a selection.
+    defaults = {} if arguments.select is None else {"server": "trusted"}
+    settings = {} if config is None else read_toml(config)
+    sweep = Sweep({**defaults, **settings}, str(config or ""), overrides)
     return sweep, sweep.select_runs(arguments.index, arguments.part)
 
 

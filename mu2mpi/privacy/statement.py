@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import Any, Self, get_type_hints
 
@@ -12,6 +12,7 @@ from mu2mpi.core.text import html_table, rounded_up
 from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA
 from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
+from mu2mpi.privacy.accounting.selection import Selection
 from mu2mpi.privacy.accounting.tradeoff import TRADEOFF_CLAIMS, TradeoffCurve
 from mu2mpi.privacy.mechanisms.mechanism import INVALID_GUARANTEE_MESSAGE, Concern, Mechanism, approx_equal
 from mu2mpi.privacy.noise.sampler_error import is_sampler_negligible
@@ -30,7 +31,7 @@ _SIMULATION_SIMPLIFICATIONS = {
 }
 # Field with epsilon of each neighbouring relation
 RELATION_EPSILONS = {relation: f"epsilon_{relation.replace('-', '_')}" for relation in UNIT_SENSITIVITIES}
-_GROUPED_FIELDS = ("mechanism", "tradeoff")  # fields of a statement whose members are HDF5 attributes
+_GROUPED_FIELDS = ("mechanism", "selection", "tradeoff")  # fields of a statement whose members are HDF5 attributes
 LARGE_EPSILON = 10.0  # above it a guarantee means little: likelihood ratios up to e^10 = 22,026
 # HDF5 attribute type of each field type, and its name in messages
 _ATTRIBUTE_TYPES = {
@@ -59,6 +60,7 @@ class PrivacyStatement:
     noise: str = "protocol"
     noise_recomputable: bool = False  # whether the noise key follows from the recorded seed
     privacy_unit: str = PRIVACY_UNIT
+    selection: Selection | None = None  # how the run was chosen, if it is the best of several
     # mu and rates of an attacker by attribute name, as of `TradeoffCurve.claims`; empty in earlier files
     tradeoff: Mapping[str, float] = field(default_factory=dict)
 
@@ -78,7 +80,11 @@ class PrivacyStatement:
     @property
     def guarantee(self) -> Guarantee:
         """Privacy guarantee of one sample for all values that the adversary observes."""
-        return self.mechanism.guarantee(aggregated_machines=self.aggregated_machines)
+        return self._guarantee_of(self.mechanism)
+
+    def _guarantee_of(self, mechanism: Mechanism) -> Guarantee:
+        guarantee = mechanism.guarantee(aggregated_machines=self.aggregated_machines)
+        return guarantee if self.selection is None else self.selection.guarantee(guarantee)
 
     def __getattr__(self, name: str) -> Any:
         """Forward attribute access to the trade-off claims and the mechanism, in the same HDF5 group."""
@@ -89,6 +95,8 @@ class PrivacyStatement:
     @property
     def adversary(self) -> str:
         """Subject of a sentence on the adversary of the privacy guarantee."""
+        if self.selection is not None:
+            return "Whoever sees the selected result alone, and nothing else of any run,"
         count = self.mechanism.machines - self.mechanism.noise_shares
         return self.mechanism.adversary(self.server, f"up to {count:,}" if count else "no")
 
@@ -100,19 +108,25 @@ class PrivacyStatement:
 
     @property
     def is_key_discarded(self) -> bool:
-        """Whether the noise key was secret and discarded, instead of derived from a recorded seed."""
-        return self.mechanism.is_noisy and not self.noise_recomputable
+        """Whether a secret noise key was in a checkpoint and discarded; a selection has no checkpoints."""
+        return self.mechanism.is_noisy and not self.noise_recomputable and self.selection is None
 
     @property
     def rho(self) -> float | None:
         """GDP parameter rho that the noise was calibrated to; None if the accountant uses no rho."""
-        return self.mechanism.stated_rho
+        return self.mechanism.stated_rho if self.selection is None else None
+
+    @property
+    def accounting_note(self) -> str:
+        """Phrase for reports: the accountant; empty for accounting by rho."""
+        return self.mechanism.accounting_note if self.selection is None else self.selection.accounting_note
 
     def file_attributes(self) -> dict[str, Any]:
         """HDF5 attributes of `/privacy`: fields of the statement and of its mechanism, by name."""
         rho = {} if self.rho is None else {"rho": self.rho}
         claims = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _GROUPED_FIELDS}
-        return {**claims, **rho, **self.tradeoff, **self.mechanism.file_attributes()}
+        selection = {} if self.selection is None else asdict(self.selection)
+        return {**claims, **rho, **selection, **self.tradeoff, **self.mechanism.file_attributes()}
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
@@ -126,10 +140,12 @@ class PrivacyStatement:
         if protected != mechanism_type.protected_outputs:
             raise InputError(f"the mechanism {name!r} does not protect {protected!r}")
         mechanism = mechanism_type(**_read_dataclass_fields(mechanism_type, attributes))
+        has_selection = "select" in attributes
+        selection = Selection(**_read_dataclass_fields(Selection, attributes)) if has_selection else None
         stated = TRADEOFF_CLAIMS if any(name in attributes for name in TRADEOFF_CLAIMS) else ()
         tradeoff = {name: _read_attribute(name, float, attributes) for name in stated}
-        own_fields = _read_dataclass_fields(cls, attributes)
-        statement = cls(mechanism=mechanism, tradeoff=tradeoff, **own_fields)
+        own = _read_dataclass_fields(cls, attributes)
+        statement = cls(mechanism=mechanism, selection=selection, tradeoff=tradeoff, **own)
         if "rho" in attributes and mechanism_type.budget_parameter != "rho":
             raise InputError(f"rho = {attributes['rho']!r} is claimed, but {name!r} has no rho")
         return statement
@@ -137,6 +153,7 @@ class PrivacyStatement:
     def range_errors(self) -> list[str]:
         """Error messages on statement fields out of the range for which a guarantee can be computed."""
         errors = [] if MIN_DELTA <= self.delta < 1 else [f"delta = {self.delta!r} is out of range"]
+        errors += [] if self.selection is None else self.selection.errors()
         return [*errors, *self.mechanism.range_errors()]
 
     def mismatches(self) -> list[str]:
@@ -150,6 +167,8 @@ class PrivacyStatement:
         if errors := self.range_errors():
             return [*messages, *errors]
         messages += mechanism.consistency_errors(self.delta)
+        if self.selection is not None:
+            messages += self.selection.errors(mechanism.guarantee())
         computed = {"rho": self.guarantee.rho, **self._compute_epsilons()}
         if all(math.isnan(getattr(self, name)) for name in RELATION_EPSILONS.values()):
             computed = {name: computed[name] for name in computed.keys() - RELATION_EPSILONS.values()}
@@ -166,10 +185,10 @@ class PrivacyStatement:
 
     def _compute_epsilons(self) -> dict[str, Any]:
         """Epsilons by field name, those of both neighbouring relations included."""
-        guarantee, delta, machines = self.guarantee, self.delta, self.aggregated_machines
+        guarantee, delta = self.guarantee, self.delta
         epsilon, exact = guarantee.epsilon(delta), guarantee.epsilon_exact_noise(delta)
         others = {
-            name: self.mechanism.with_neighbours(relation).guarantee(None, machines).epsilon(delta)
+            name: self._guarantee_of(self.mechanism.with_neighbours(relation)).epsilon(delta)
             for relation, name in RELATION_EPSILONS.items()
             if relation != self.neighbours
         }
@@ -221,6 +240,8 @@ class PrivacyStatement:
             "guarantee. Leave the seed out for data that are private.",
         )
         concerns = [*([seed] if self.noise_recomputable else []), *mechanism.concerns()]
+        if self.selection is not None:
+            concerns.append(Concern(f"selected by {self.selection.select}", self.selection.concern))
         if self.noise in _SIMULATION_SIMPLIFICATIONS:
             brief, fact = _SIMULATION_SIMPLIFICATIONS[self.noise]
             protocol = "this is the guarantee of the protocol that is simulated"

@@ -191,7 +191,7 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         if b"theory" in file.id:
             theory = open_group(file, "theory")
             measurements |= {name: read_number(theory, name) for name in THEORY_ATTRIBUTES}
-        if not h5py.h5a.exists(privacy, b"rho"):
+        if h5py.h5a.exists(privacy, b"select") or not h5py.h5a.exists(privacy, b"rho"):
             # The paper's lemma needs a rho; without one, `epsilon` repeats the value of another accountant.
             measurements["epsilon_paper"] = math.nan
         sizes = (name for name in ("ranks", "cores") if h5py.h5a.exists(file.id, name.encode()))

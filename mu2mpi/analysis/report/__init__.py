@@ -138,7 +138,7 @@ def claims_table(runs: Sequence[RunSummary]) -> TableRows:
 
     def get_row(run: RunSummary) -> dict[str, Any]:
         experiment, mechanism = run.experiment, lookup("mechanisms", run.experiment.chosen_mechanism)
-        spent = experiment.rho if mechanism.budget_parameter == "rho" else None
+        spent = None if math.isnan(run.measurements["epsilon_paper"]) else experiment.rho
         own = {"method": experiment.chosen_method.title, "epsilon": experiment.target_epsilon, "rho": spent}
         return {**run.table_row, **own, "mechanism": mechanism.name}
 

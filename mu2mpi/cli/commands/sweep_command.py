@@ -1,6 +1,7 @@
 """Run every combination of the lists in a TOML file, or compare methods.
 
-Any key may hold a list, and an option replaces it. Finished runs are skipped.
+Any key may hold a list, and an option replaces it. Finished runs are skipped. With --select, a random number
+of random combinations is run, and only the best result is written, with the guarantee of the whole selection.
 """
 
 import re
@@ -11,14 +12,18 @@ from mu2mpi.cli import experiment_arguments
 from mu2mpi.cli.common_arguments import add_flag, add_output
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import print_message
+from mu2mpi.privacy.accounting.selection import DISTRIBUTIONS, RunCount
 
-COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index part dry_run output"
+COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index part dry_run select output"
 USAGE_EXAMPLES = """\
   mu2mpi sweep tables.toml --dry-run
   mpirun -n 2 mu2mpi sweep tables.toml --output runs/
-  mu2mpi sweep --methods all --data digits --epsilon 2 --machines 10"""
+  mu2mpi sweep --methods all --data digits --epsilon 2 --machines 10
+  mu2mpi sweep grid.toml --select test_loss --epsilon 4"""
+SELECTED_FILE = "selected.h5"  # result of a selection, in the folder of the results
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -32,6 +37,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     part_help = "K-th of N parts of the combinations, from 0 (array jobs)"
     group.add_argument("--part", type=_parse_sweep_part, default=(0, 1), metavar="K/N", help=part_help)
     add_flag(parser, "--dry-run", "list of the combinations and their indices; nothing is run")
+    select_help = "test metric, such as test_loss, of the only result to release, within --epsilon in all"
+    parser.add_argument("--select", metavar="METRIC", help=select_help)
+    runs_help = "mean of the random number of runs of --select [default: 10]"
+    parser.add_argument("--select-runs", type=float, default=10.0, metavar="MEAN", help=runs_help)
+    choices, name = [*DISTRIBUTIONS], "distribution of the number of runs"
+    keywords = {"choices": choices, "default": choices[0], "help": f"{name} [default: {choices[0]}]"}
+    parser.add_argument("--select-distribution", **keywords)
     experiment_arguments.add_run_options(parser, "repetition of finished runs")
 
 
@@ -45,6 +57,8 @@ def _parse_sweep_part(text: str) -> tuple[int, int]:
 def output_paths(arguments: Namespace, ranks: int) -> list[Path]:
     if arguments.dry_run:
         return []
+    if arguments.select is not None:
+        return [arguments.output / SELECTED_FILE]
     sweep, chosen = experiment_arguments.select_runs_of_sweep(arguments)
     return [arguments.output / sweep.file_name(experiment) for _, experiment in chosen]
 
@@ -53,6 +67,8 @@ def run_command(arguments: Namespace) -> int:
     communicator = world()
     with communicator.collective_errors():
         sweep, chosen = experiment_arguments.select_runs_of_sweep(arguments)
+    if arguments.select is not None:
+        return _select_run(arguments, sweep, communicator)
     if arguments.dry_run:
         return _list_runs(arguments, sweep, chosen, communicator)
     from mu2mpi.execution.sweep_runner import run_sweep
@@ -66,6 +82,34 @@ def run_command(arguments: Namespace) -> int:
         for line in refusals:
             print_message(line)
     return 1 if refusals else 0
+
+
+def _select_run(arguments: Namespace, sweep: Sweep, communicator: Communicator) -> int:
+    """Write the best of a random number of runs; return 1 if the number was 0."""
+    from mu2mpi.execution.sweep_selection import run_selection
+
+    with communicator.collective_errors():
+        # Logs and lists of runs would show more than the result.
+        if unsuitable := [
+            n for n in ("index", "dry_run", "log") if getattr(arguments, n) not in (None, False)
+        ]:
+            option = experiment_arguments.option_string(unsuitable[0])
+            raise InputError(f"--select does not work with {option}, as it releases one result alone.")
+        if arguments.part != (0, 1):
+            raise InputError("--select does not work with --part, as it chooses from the whole grid.")
+    path, run_count = (
+        output_paths(arguments, communicator.size)[0],
+        RunCount(arguments.select_distribution, arguments.select_runs),
+    )
+    keywords = experiment_arguments.prepare_run(arguments, communicator, [path])
+    keywords = {name: keywords[name] for name in ("data_dir", "overwrite")}
+    is_released = run_selection(sweep, arguments.select, run_count, path, **keywords)
+    if communicator.rank == 0:
+        experiment_arguments.warn_about_unprotected_test_sets(sweep.experiments)
+        print_message(
+            f"the selected result is {path}" if is_released else "no run was drawn: nothing is released"
+        )
+    return 0 if is_released else 1
 
 
 def _list_runs(

@@ -19,7 +19,7 @@ MIN_STD_UNITS = 2.0**12  # smallest noise std, in grid units, that the bound cov
 # 2^-DITHER_BITS of the std, or down to half of that, as its range is a power of two.
 DITHER_THRESHOLD = 2.0**21
 DITHER_BITS = 9
-_SAMPLER_DELTA_SHARE = 2.0**-11  # of delta, for improbable draws, and as much for `total_variation`
+SAMPLER_DELTA_SHARE = 2.0**-11  # of delta, for improbable draws, and as much for `total_variation`
 SAMPLER_BUDGET_SHARE = 2.0**-9  # share of epsilon and delta reserved for the sampler; no run may need more
 # log(1 / p) of the least probable event covered. u below 2^-980 = e^-679 is not; none of 10^16 pairs has one
 # but with probability e^-642. If an event as rare as this matters, no epsilon is stated.
@@ -87,12 +87,12 @@ def epsilon_with_sampler(epsilon_at: Callable[[float], float], delta: float, err
     neg_log_p, variation = _neg_log_probability(exact_epsilon, delta), error.total_variation
     if neg_log_p > MAX_NEG_LOG_PROBABILITY or (variation > 0 and -math.log(variation) < neg_log_p):
         return math.inf
-    remaining = 1 - _SAMPLER_DELTA_SHARE * (1 + (variation > 0))
+    remaining = 1 - SAMPLER_DELTA_SHARE * (1 + (variation > 0))
     xi = error.log_ratio_bound(neg_log_p)
-    if 2 * xi > _max_stated_epsilon(exact_epsilon):
+    if 2 * xi > max_stated_epsilon(exact_epsilon):
         return math.inf
     epsilon = epsilon_at(delta * remaining * math.exp(-xi)) + 2 * xi
-    return epsilon if epsilon <= _max_stated_epsilon(exact_epsilon) else math.inf
+    return epsilon if epsilon <= max_stated_epsilon(exact_epsilon) else math.inf
 
 
 def is_sampler_negligible(epsilon: float, exact_epsilon: float, delta: float) -> bool:
@@ -103,11 +103,11 @@ def is_sampler_negligible(epsilon: float, exact_epsilon: float, delta: float) ->
     return epsilon - exact_epsilon <= SAMPLER_BUDGET_SHARE * max(exact_epsilon, 0.01)
 
 
-def _max_stated_epsilon(exact_epsilon: float) -> float:
+def max_stated_epsilon(exact_epsilon: float) -> float:
     """Largest epsilon that may be stated for sampled noise if exact noise has epsilon `exact_epsilon`."""
     return 1.01 * exact_epsilon + 0.01
 
 
 def _neg_log_probability(exact_epsilon: float, delta: float) -> float:
     """Compute -log of the probability that the error bound fails, a small share of delta."""
-    return _max_stated_epsilon(exact_epsilon) + math.log(2 / (_SAMPLER_DELTA_SHARE * delta))
+    return max_stated_epsilon(exact_epsilon) + math.log(2 / (SAMPLER_DELTA_SHARE * delta))
