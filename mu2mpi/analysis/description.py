@@ -108,7 +108,9 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
     if not privacy.is_noisy:
         return wrap_paragraph(" ".join(concern.full for concern in concerns))
     exact = rounded_up(privacy.epsilon_exact)
-    exact_claim = f"epsilon = {exact} at delta = {privacy.delta:g}, {privacy.accounting_note}"
+    exact_claim = (
+        f"epsilon = {exact} at delta = {privacy.delta:g}, {(privacy.selection or mechanism).accounting_note}"
+    )
     claim = f"(epsilon, delta)-DP: {exact_claim}"
     if privacy.rho is not None:
         claim = (
@@ -210,11 +212,8 @@ def has_private_test_results(result: Result) -> bool:
 
 def _experiment_section(result: Result) -> str:
     rows, features = result.x.shape
-    settings = result.experiment.settings()
-    if result.privacy.selection is not None:
-        del settings["rho"]  # of a single run with this epsilon
     named_values = [
-        *settings.items(),
+        *result.experiment.settings().items(),
         ("model", f"{rows} row{'s' if rows > 1 else ''} x {features:,} features (bias included)"),
     ]
     if result.label_range is not None:

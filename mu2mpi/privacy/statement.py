@@ -1,6 +1,7 @@
 """Privacy statement of a run: its claims, the numbers they follow from, and their recomputation."""
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Integral, Real
@@ -69,8 +70,15 @@ class PrivacyStatement:
         """Build a mechanism's privacy statement, with epsilons; InputError if a library is missing."""
         epsilons = dict.fromkeys((f.name for f in fields(cls) if f.name.startswith("epsilon")), math.nan)
         statement = cls(mechanism=mechanism, delta=delta, **{**epsilons, **claims})
-        tradeoff = TradeoffCurve(statement.guarantee, delta).claims()
-        return replace(statement, **statement._compute_epsilons(), tradeoff=tradeoff)
+        return statement._with_claims()
+
+    def of_selection(self, selection: Selection) -> Self:
+        """Privacy statement of a selection, from that of the selected run."""
+        return replace(self, selection=selection)._with_claims()
+
+    def _with_claims(self) -> Self:
+        tradeoff = TradeoffCurve(self.guarantee, self.delta).claims()
+        return replace(self, **self._compute_epsilons(), tradeoff=tradeoff)
 
     @property
     def aggregated_machines(self) -> int:
@@ -115,11 +123,6 @@ class PrivacyStatement:
     def rho(self) -> float | None:
         """GDP parameter rho that the noise was calibrated to; None if the accountant uses no rho."""
         return self.mechanism.stated_rho if self.selection is None else None
-
-    @property
-    def accounting_note(self) -> str:
-        """Phrase for reports: the accountant; empty for accounting by rho."""
-        return self.mechanism.accounting_note if self.selection is None else self.selection.accounting_note
 
     def file_attributes(self) -> dict[str, Any]:
         """HDF5 attributes of `/privacy`: fields of the statement and of its mechanism, by name."""
@@ -167,8 +170,10 @@ class PrivacyStatement:
         if errors := self.range_errors():
             return [*messages, *errors]
         messages += mechanism.consistency_errors(self.delta)
-        if self.selection is not None:
-            messages += self.selection.errors(mechanism.guarantee())
+        if (selection := self.selection) is not None:
+            own = mechanism.guarantee(aggregated_machines=self.aggregated_machines).sampler_error
+            if any(map(operator.gt, own, selection.sampler_error)):
+                messages.append("the sampler error of the selected run is larger than that of all runs")
         computed = {"rho": self.guarantee.rho, **self._compute_epsilons()}
         if all(math.isnan(getattr(self, name)) for name in RELATION_EPSILONS.values()):
             computed = {name: computed[name] for name in computed.keys() - RELATION_EPSILONS.values()}
@@ -240,8 +245,7 @@ class PrivacyStatement:
             "guarantee. Leave the seed out for data that are private.",
         )
         concerns = [*([seed] if self.noise_recomputable else []), *mechanism.concerns()]
-        if self.selection is not None:
-            concerns.append(Concern(f"selected by {self.selection.select}", self.selection.concern))
+        concerns += [] if self.selection is None else self.selection.concerns()
         if self.noise in _SIMULATION_SIMPLIFICATIONS:
             brief, fact = _SIMULATION_SIMPLIFICATIONS[self.noise]
             protocol = "this is the guarantee of the protocol that is simulated"

@@ -6,16 +6,17 @@ of random combinations is run, and only the best result is written, with the gua
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 from mu2mpi.cli import experiment_arguments
 from mu2mpi.cli.common_arguments import add_flag, add_output
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import print_message
-from mu2mpi.privacy.accounting.selection import DISTRIBUTIONS, RunCount
+from mu2mpi.privacy.accounting.selection import DISTRIBUTIONS, Selection
 
 COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index part dry_run select output"
 USAGE_EXAMPLES = """\
@@ -41,9 +42,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--select", metavar="METRIC", help=select_help)
     runs_help = "mean of the random number of runs of --select [default: 10]"
     parser.add_argument("--select-runs", type=float, default=10.0, metavar="MEAN", help=runs_help)
-    choices, name = [*DISTRIBUTIONS], "distribution of the number of runs"
-    keywords = {"choices": choices, "default": choices[0], "help": f"{name} [default: {choices[0]}]"}
-    parser.add_argument("--select-distribution", **keywords)
+    names, text = [*DISTRIBUTIONS], "distribution of the number of runs"
+    add = partial(parser.add_argument, "--select-distribution", choices=names, default=names[0])
+    add(help=f"{text} [default: {names[0]}]")
     experiment_arguments.add_run_options(parser, "repetition of finished runs")
 
 
@@ -85,31 +86,23 @@ def run_command(arguments: Namespace) -> int:
 
 
 def _select_run(arguments: Namespace, sweep: Sweep, communicator: Communicator) -> int:
-    """Write the best of a random number of runs; return 1 if the number was 0."""
+    """Write the best of a random number of runs."""
     from mu2mpi.execution.sweep_selection import run_selection
 
-    with communicator.collective_errors():
-        # Logs and lists of runs would show more than the result.
-        if unsuitable := [
-            n for n in ("index", "dry_run", "log") if getattr(arguments, n) not in (None, False)
-        ]:
-            option = experiment_arguments.option_string(unsuitable[0])
-            raise InputError(f"--select does not work with {option}, as it releases one result alone.")
-        if arguments.part != (0, 1):
-            raise InputError("--select does not work with --part, as it chooses from the whole grid.")
-    path, run_count = (
-        output_paths(arguments, communicator.size)[0],
-        RunCount(arguments.select_distribution, arguments.select_runs),
-    )
+    # Logs and lists of runs would show more than the result.
+    for name, default in {"index": None, "part": (0, 1), "dry_run": False, "log": None}.items():
+        if getattr(arguments, name) != default:
+            option = experiment_arguments.option_string(name)
+            arguments.parser.error(f"--select does not work with {option}, as it writes one result")
+    (path,) = output_paths(arguments, communicator.size)
     keywords = experiment_arguments.prepare_run(arguments, communicator, [path])
     keywords = {name: keywords[name] for name in ("data_dir", "overwrite")}
-    is_released = run_selection(sweep, arguments.select, run_count, path, **keywords)
+    names = [field.name for field in fields(Selection) if hasattr(arguments, field.name)]
+    selection = Selection(**{name: getattr(arguments, name) for name in names})
+    run_selection(sweep, selection, path, **keywords)
     if communicator.rank == 0:
         experiment_arguments.warn_about_unprotected_test_sets(sweep.experiments)
-        print_message(
-            f"the selected result is {path}" if is_released else "no run was drawn: nothing is released"
-        )
-    return 0 if is_released else 1
+    return 0
 
 
 def _list_runs(
