@@ -22,8 +22,7 @@ COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index 
 USAGE_EXAMPLES = """\
   mu2mpi sweep tables.toml --dry-run
   mpirun -n 2 mu2mpi sweep tables.toml --output runs/
-  mu2mpi sweep --methods all --data digits --epsilon 2 --machines 10
-  mu2mpi sweep grid.toml --select test_loss --epsilon 4"""
+  mu2mpi sweep --methods all --data digits --epsilon 2 --machines 10"""
 SELECTED_FILE = "selected.h5"  # result of a selection, in the folder of the results
 
 

@@ -138,7 +138,7 @@ class SelectionGuarantee(Guarantee):
         return _epsilon(self, delta)
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at `delta` for sampled noise; proof in docs/background/privacy-proofs.md."""
+        """Epsilon at `delta` for sampled noise; proof in docs/background/selection.md."""
         exact, error = self.epsilon_exact_noise(delta), self.selection.sampler_error
         if error == NO_SAMPLER_ERROR or math.isinf(exact):
             return exact
