@@ -138,7 +138,8 @@ def claims_table(runs: Sequence[RunSummary]) -> TableRows:
 
     def get_row(run: RunSummary) -> dict[str, Any]:
         experiment, mechanism = run.experiment, lookup("mechanisms", run.experiment.chosen_mechanism)
-        spent = None if math.isnan(run.measurements["epsilon_paper"]) else experiment.rho
+        is_selected = math.isnan(run.measurements["epsilon_paper"])  # of a selection, which has no rho
+        spent = experiment.rho if mechanism.budget_parameter == "rho" and not is_selected else None
         own = {"method": experiment.chosen_method.title, "epsilon": experiment.target_epsilon, "rho": spent}
         return {**run.table_row, **own, "mechanism": mechanism.name}
 
