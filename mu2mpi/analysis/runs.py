@@ -1,4 +1,4 @@
-"""Python interface to results: data frames, datasets, tables and figures of runs."""
+"""Python interface to results: data frames, tables and figures of runs."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from mu2mpi.analysis.aggregation import TableLayout
-from mu2mpi.analysis.datasets import build_xarray, seed_statistics
 from mu2mpi.analysis.pivot import PivotTable, pivot_tables
 from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, format_value, parse_labels, select_runs
 from mu2mpi.analysis.tables import TableFormat, TableStyle, build_table
@@ -19,13 +18,12 @@ from mu2mpi.core.toml import read_toml
 from mu2mpi.data.memory import MemoryData
 from mu2mpi.results.callbacks import Callback
 from mu2mpi.results.reader import RunSummary, read_result, read_summary
-from mu2mpi.results.records import SCORE_COLUMNS
+from mu2mpi.results.records import SCORE_COLUMNS, History
 from mu2mpi.results.result import Result
 from mu2mpi.results.result_files import load_summaries, require_results
 
 if TYPE_CHECKING:
     import pandas
-    import xarray
 
 
 def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "Runs":
@@ -44,8 +42,6 @@ def load(paths: Path | str | Iterable[Path | str], *, strict: bool = False) -> "
     >>> losses = runs.to_dataframe().groupby(["machines", "epsilon"]).test_loss.mean()
     >>> losses.shape
     (4,)
-    >>> runs.select(machines=10, epsilon=2).to_xarray().final_test_loss.dims
-    ('seed',)
     """
     searched = [paths] if isinstance(paths, Path | str) else list(paths)
     if "" in searched:
@@ -179,8 +175,12 @@ class Runs(Sequence[Result]):
             runs = [run for run in runs if id(run) in kept]
         return Runs(runs)
 
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one data frame row per run: settings, measurements and file, without diagnostics."""
+    def to_dataframe(self, history: bool = False) -> "pandas.DataFrame":
+        """Return one data frame row per run: settings, measurements and file, without diagnostics.
+
+        With `history`, return one row per evaluation of a run, whose columns ``round``, ``samples_used``,
+        ``test_loss`` and others of the history are those of that evaluation.
+        """
         pandas = import_extra("pandas")
         columns = [*option_fields(), "test_loss", *SCORE_COLUMNS.values(), "created", "file"]
         rows = [run.table_row for run in self.summaries]
@@ -191,26 +191,15 @@ class Runs(Sequence[Result]):
         integers = {n: "Int64" for n in present if not frame[n].map(type).eq(str).any()}
         frame = frame.astype({**integers, "clip_norm": float, "eta_scale": float, "epsilon": float})
         frame["created"] = pandas.to_datetime(frame["created"], utc=True)
+        if history:
+            histories = [run.history for run in self.summaries]
+            names = History.column_names()
+            values = {n: [v for h in histories for v in getattr(h, n).tolist()] for n in names}
+            # `samples` is a setting of the data.
+            values["samples_used"] = values.pop("samples")
+            rows_per_run = frame.index.repeat([len(h) for h in histories])
+            frame = frame.loc[rows_per_run].assign(**values).reset_index(drop=True)
         return frame
-
-    def to_xarray(self, history: bool = True) -> "xarray.Dataset":
-        """Return runs as an xarray dataset over the settings that vary, the seed and the round.
-
-        Settings that these determine, as machines may determine rounds, are coordinates along them; common
-        settings are attributes. Variables are the columns of the history (if requested) along ``round``, and
-        of `to_dataframe`, named as ``final_test_loss`` if the history has the same column.
-
-        Repeats of a run count once. Raises InputError for runs on several data sets.
-        """
-        return build_xarray(self.summaries, history)
-
-    def over_seeds(self, confidence: float = 0.95, history: bool = True) -> "xarray.Dataset":
-        """Return statistics of runs over seeds as an xarray dataset like `to_xarray`.
-
-        These are ``mean``, ``deviation`` (sample standard deviation), ``low`` and ``high`` (ends of Student's
-        confidence interval of the mean), and ``seeds`` (number of runs).
-        """
-        return seed_statistics(build_xarray(self.summaries, history), confidence)
 
     def plot(self, kind: str, x_axis: str | None = None, *, ax: Any = None, **options: Any) -> Any:
         """Return a figure by its name in ``mu2mpi plot --help``, such as ``"history"``.

@@ -1,11 +1,13 @@
-"""Results as a sequence, a data frame and labelled arrays, against the files, the table and SciPy."""
+"""Results as a sequence and as data frames, against the files and the table."""
 
 import csv
 import io
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import mu2mpi
@@ -21,25 +23,36 @@ def runs(folder):
 
 
 def test_the_table_follows_to_the_digit(runs):
-    statistics = runs.over_seeds(history=False)
+    groups = runs.to_dataframe().groupby(["server", "rho", "machines"])
     lines = list(csv.DictReader(io.StringIO(runs.table(format="csv"))))
     assert len(lines) == 8
     for line in lines:
-        place = {"server": line["server"], "rho": float(line["rho"]), "machines": int(line["machines"])}
+        frame = groups.get_group((line["server"], float(line["rho"]), int(line["machines"])))
         for name in ("test_loss", "test_accuracy"):
-            found = statistics[f"final_{name}"].sel(**place)
-            assert found.sel(statistic="seeds") == int(line["seeds"])
-            assert found.sel(statistic="mean") == pytest.approx(float(line[f"{name}_mean"]), rel=1e-14)
-            assert found.sel(statistic="deviation") == pytest.approx(float(line[f"{name}_sd"]), rel=1e-9)
+            assert len(frame) == int(line["seeds"])
+            assert frame[name].mean() == pytest.approx(float(line[f"{name}_mean"]), rel=1e-14)
+            assert frame[name].std() == pytest.approx(float(line[f"{name}_sd"]), rel=1e-9)
 
 
-def test_a_run_that_is_there_twice_counts_once(runs):
-    with pytest.warns(UserWarning, match="repeats") as caught:
-        twice = (runs + mu2mpi.load([run.path for run in runs[:2]])).to_xarray(history=False)
-    assert [warning.filename for warning in caught] == [__file__] * 2
-    assert twice.identical(runs.to_xarray(history=False))
-    with pytest.raises(InputError):
-        runs[:0].to_xarray()
+def test_a_frame_of_histories_has_every_evaluation_of_every_run(runs):
+    histories = runs.to_dataframe(history=True)
+    assert list(histories.index) == list(range(len(histories)))
+    final = runs.to_dataframe()
+    assert histories.file.unique().tolist() == final.file.tolist()
+    for result, (_, rows) in zip(runs, histories.groupby("file", sort=False), strict=True):
+        assert [Path(name) for name in rows.file.unique()] == [result.path]
+        for name in ("round", "test_loss", "test_accuracy", "rho_spent", "elapsed_seconds"):
+            np.testing.assert_array_equal(rows[name], getattr(result.history, name))
+        np.testing.assert_array_equal(rows.samples_used, result.history.samples)
+        assert {*rows.machines} == {result.experiment.machines}
+        assert {*rows.epsilon_exact} == {result.privacy.epsilon_exact}
+    # `samples` stays the setting of the data.
+    assert histories.samples.isna().all()
+    assert histories.machines.dtype == final.machines.dtype
+    assert not [name for name in histories if "clipped" in name or "increment" in name]
+    none = runs[:0].to_dataframe(history=True)
+    assert none.empty
+    assert {"round", "message_norm", "rho"} <= {*none}
 
 
 def test_a_result_is_the_same_from_a_run_and_from_its_file(tmp_path):
@@ -115,7 +128,7 @@ def test_loading_imports_neither_the_simulation_nor_the_extra(folder):
     script = (
         "import sys, mu2mpi\n"
         f"mu2mpi.load({str(folder)!r})[0].x\n"
-        "print([m for m in ('numba', 'mpi4py', 'pandas', 'xarray', 'matplotlib') if m in sys.modules])"
+        "print([m for m in ('numba', 'mpi4py', 'pandas', 'matplotlib') if m in sys.modules])"
     )
     child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert child.stdout == "[]\n"

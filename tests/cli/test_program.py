@@ -170,7 +170,7 @@ def test_paths_that_lead_nowhere_are_refused(capsys, tmp_path, monkeypatch, word
 
 def test_without_the_extra_a_command_says_what_to_install(mixed_folder, tmp_path):
     script = (
-        "import sys\nfor name in ('matplotlib', 'pandas', 'xarray'): sys.modules[name] = None\n"
+        "import sys\nfor name in ('matplotlib', 'pandas'): sys.modules[name] = None\n"
         "from mu2mpi.cli import main\nsys.exit(main(sys.argv[1:]))"
     )
     for command in (["plot", "history"], ["report"]):
