@@ -12,7 +12,7 @@ from time import monotonic
 from types import FrameType
 
 from mu2mpi.cluster import slurm
-from mu2mpi.cluster.launcher_search import env_prefix, find_launcher, forget_broken_launcher
+from mu2mpi.cluster.launcher_search import env_prefix, find_launcher
 from mu2mpi.cluster.slurm import print_status
 from mu2mpi.core.errors import EXIT_INTERRUPTED, InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, file_identity
@@ -181,13 +181,7 @@ def launch_ranks(
         print_status(f"starting {ranks} ranks: {shlex.join([*launcher, *program])}")
         command = [*launcher, *env_prefix(environment), *program]
         code = runner.run_ranks(command, environment, stall_seconds, requeue_if_unfinished)
-        report = read_rank_report(path)
-        reported_code = report.exit_code
-        has_signal_or_progress = runner.received_signals or report.rounds_done or report.has_new_rounds
-        may_be_unconnected = reported_code in (None, 2) and not has_signal_or_progress
-        if may_be_unconnected and forget_broken_launcher(ranks, environment):
-            print_status("the launcher of earlier jobs does not start connected ranks any more")
-            return launch_ranks(arguments, results, ranks, max_requeues, stall_seconds, runner)
+        reported_code = read_rank_report(path).exit_code
         if reported_code is None and code in (2, EXIT_INTERRUPTED):
             reported_code = code  # Rank 0 could not write its report, and has exited with the code itself.
         if reported_code is not None and reported_code != EXIT_INTERRUPTED:

@@ -88,11 +88,6 @@ def max_array_tasks() -> int:
     return int(match[1]) if match else DEFAULT_MAX_ARRAY_TASKS
 
 
-def version() -> str:
-    """Version of SLURM; "" if it is not installed."""
-    return _slurm("srun", "--version").stdout.strip()
-
-
 def task_states() -> dict[tuple[str, int], str]:
     """SLURM states of the user's queued array tasks, by job id and array index (0 for jobs without array)."""
     done = _slurm("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%F %K %T")

@@ -1,17 +1,9 @@
-"""Stand-ins for SLURM commands, and a cache folder without launchers of earlier tests."""
+"""Stand-ins for SLURM commands."""
 
 import os
 import stat
 
 import pytest
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    """Folder of an empty cache."""
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("MU2MPI_CACHE_DIR", str(folder))
-    return folder
 
 
 @pytest.fixture
