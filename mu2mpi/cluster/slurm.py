@@ -88,13 +88,12 @@ def max_array_tasks() -> int:
     return int(match[1]) if match else DEFAULT_MAX_ARRAY_TASKS
 
 
-def task_states() -> dict[tuple[str, int], str]:
-    """SLURM states of the user's queued array tasks, by job id and array index (0 for jobs without array)."""
-    done = _slurm("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%F %K %T")
+def queued_jobs() -> set[str]:
+    """Ids of the user's jobs that are queued or running."""
+    done = _slurm("squeue", "-h", "-u", str(os.getuid()), "-o", "%F")
     if done.returncode != 0:
         raise InputError(f"squeue does not answer here: {done.stderr.strip()}")
-    rows = (line.split() for line in done.stdout.splitlines())
-    return {(job, int(index) if index.isdecimal() else 0): state for job, index, state in rows}
+    return {*done.stdout.split()}
 
 
 def _slurm(*command: str) -> "subprocess.CompletedProcess[str]":

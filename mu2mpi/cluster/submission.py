@@ -1,11 +1,9 @@
-"""Cluster jobs of experiments and sweeps: job script, submission, estimated cost, and status of runs."""
+"""Cluster jobs of experiments and sweeps: job script, submission, and estimated cost."""
 
 import math
 import os
 import re
-import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -15,21 +13,16 @@ from typing import Any, NamedTuple
 import tomli_w
 
 from mu2mpi.cluster import job_script, slurm
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import write_atomically
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.registry import import_option_arguments
 from mu2mpi.core.text import print_message, warn
 from mu2mpi.core.toml import read_toml
 from mu2mpi.execution.evaluation_schedule import run_seconds
 from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.progress import duration_text
 from mu2mpi.execution.sweep_plans import resolve_sweep, unfinished_runs
-from mu2mpi.results.reader import read_experiment
-from mu2mpi.results.records import checkpoint_path
-from mu2mpi.results.result_files import join_names
 
 TASK_STARTUP_SECONDS = 20.0  # Start of a task: launcher, imports and compilation
 
@@ -119,7 +112,7 @@ class SweepJob:
         """Submit and record the job; InputError if an earlier one is queued or running and not `again`."""
         self.options.check_environment()
         submitted = {job["job_id"] for job in self._submissions()} if not again else set()
-        if queued := submitted and submitted & {job for job, _ in slurm.task_states()}:
+        if queued := submitted and submitted & slurm.queued_jobs():
             advice = f"Cancel it with scancel {min(queued)}, wait for it, or submit another one with --again."
             raise InputError(f"job {min(queued)} of {self.output} is queued or running. {advice}")
         remaining_paths = set(unfinished_runs(self.runs, overwrite=False))
@@ -146,13 +139,11 @@ class SweepJob:
         directives = job_script.slurm_directives(self.config.stem, self.options, self.tasks)
         patterns = {"%x": directives["job-name"], "%A": job_id, "%j": job_id, "%a": "*"}
         log = re.sub("%[xAja]", lambda match: str(patterns[match[0]]), str(directives["output"]))
-        arguments = [*import_option_arguments(), str(self.config), "-o", str(self.output), "--status"]
-        status_command = shlex.join(["mu2mpi", "job", *arguments])
         print_message(
             f"job {job_id}: tasks: {self.tasks:,}; runs per task: {runs_per_task:,}; ranks: {ranks:,}; "
             f"remaining runs: {len(remaining_paths):,} of {len(self.runs):,}\n"
             f"rough estimate: {hours:.2g} core-hours, at most {duration_text(max(seconds))} per task\n"
-            f"results: {self.output}; logs: {log}\nstatus: {status_command}; squeue -j {job_id}"
+            f"results: {self.output}; logs: {log}\nstatus: squeue -j {job_id}"
         )
 
     @property
@@ -163,31 +154,3 @@ class SweepJob:
 
     def _submissions(self) -> list[dict[str, Any]]:
         return read_toml(self._submissions_path)["job"] if self._submissions_path.exists() else []
-
-    def status(self) -> str:
-        """Return the numbers of runs done, running, left (unstarted) and failed (neither done nor queued)."""
-        # After a change of the sweep, tasks of earlier submissions do not correspond to its runs.
-        jobs = [job for job in self._submissions() if job["runs"] == len(self.result_paths)]
-        is_done = [_is_done(*run) for run in zip(self.sweep.experiments, self.result_paths, strict=True)]
-        states = {} if all(is_done) or not jobs else slurm.task_states()
-        by_state: dict[str, list[str]] = {"done": [], "running": [], "left": [], "failed": []}
-        for k, path in enumerate(self.result_paths):
-            task_state = [states.get((job["job_id"], k % job["tasks"])) for job in jobs]
-            state = "failed" if jobs and not any(task_state) else "left"
-            if is_done[k]:
-                state = "done"
-            elif "RUNNING" in task_state and checkpoint_path(path).exists():
-                state = "running"
-            by_state[state].append(path.name)
-        counts = ", ".join(f"{len(runs):,} {state}" for state, runs in by_state.items())
-        if not by_state["failed"]:
-            return f"{self.output}: {counts}"
-        failed = f"failed: {join_names(by_state['failed'])}. See their logs, and submit again to run them."
-        return f"{self.output}: {counts}\n{failed}"
-
-
-def _is_done(experiment: Experiment, path: Path) -> bool:
-    with suppress(InputError):
-        stored = read_experiment(path)
-        return all(getattr(stored, name) == value for name, value in experiment.settings().items())
-    return False

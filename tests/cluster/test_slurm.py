@@ -6,9 +6,9 @@ from mu2mpi.cluster.slurm import (
     DEFAULT_MAX_ARRAY_TASKS,
     job_id,
     max_array_tasks,
+    queued_jobs,
     requeue_job,
     submit_job,
-    task_states,
     termination_cause,
 )
 from mu2mpi.core.errors import InputError
@@ -39,11 +39,11 @@ def test_termination_cause_is_read_from_the_state_of_the_job(command, monkeypatc
 
 def test_jobs_are_submitted_and_found_in_the_queue(command):
     with pytest.raises(InputError):
-        task_states()
+        queued_jobs()
     script = command("sbatch", "Submitted batch job 4711 on cluster a\n")
     assert (submit_job("#!/bin/sh\n"), script.read_text()) == ("4711", "#!/bin/sh\n")
-    command("squeue", "4711 3 RUNNING\n4712 N/A PENDING\n")
-    assert task_states() == {("4711", 3): "RUNNING", ("4712", 0): "PENDING"}
+    command("squeue", "4711\n4711\n4712\n")
+    assert queued_jobs() == {"4711", "4712"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Number of tasks, submission and status, with stand-ins for SLURM commands."""
+"""Number of tasks and submission, with stand-ins for SLURM commands."""
 
 import math
 
@@ -91,49 +91,37 @@ def test_refused_runs_are_named_and_the_others_submitted(capsys, tmp_path, comma
     assert script.exists()
 
 
-def test_submission_and_status(capsys, tmp_path, command):
+def test_a_submission_is_refused_while_an_earlier_job_is_queued(capsys, tmp_path, command):
     config, runs = tmp_path / "a.toml", tmp_path / "runs"
     config.write_text(f"{SMALL}rho = [4.0, 2.0, 1.0]\nseed = [1, 2]\n")
-    status = (config, "-o", runs, "--status")
-    # Nothing was submitted, so squeue is not called.
-    assert invoke(capsys, *status)[:2] == (0, f"{runs}: 0 done, 0 running, 6 left, 0 failed\n")
     script = command("sbatch", "Hello!\nSubmitted batch job 7\n")
-    # A tenth of the limit of two seconds, on two ranks, fits three runs.
+    # A tenth of the limit of two seconds, on two ranks, fits three runs. Nothing was submitted, so squeue,
+    # which fails here, is not called.
     options = ("--time=0:02", "--signal-seconds=9", "--cpus-per-task=3", f"--log={tmp_path}/logs/%x-%A_%a")
     code, out, err = invoke(capsys, config, "-o", runs, "--submit", *options)
     assert (code, out) == (0, "Submitted batch job 7\n")
     assert "#SBATCH --array=0-1\n" in script.read_text()
     assert "logs/a-7_*" in err
     assert (tmp_path / "logs").is_dir()
-    assert invoke(capsys, *status)[0] == 2
-    command("squeue", "7 0 RUNNING\n7 1 PENDING\n9 N/A RUNNING\n")
-    assert "0 done, 0 running, 6 left, 0 failed" in invoke(capsys, *status)[1]
-    # Task 0 has the runs 0, 2 and 4, with seed 1.
-    assert cli.main(["sweep", str(config), "-o", str(runs), "--index", "2"]) == 0
-    for name in ("rho-4_seed-1.h5", "rho-1_seed-2.h5"):
-        (runs / f"{name}.checkpoint").touch()
-    (runs / "rho-4_seed-2.h5").write_text("not a result")
-    assert "1 done, 1 running, 4 left, 0 failed" in invoke(capsys, *status)[1]
-    command("squeue", "7 1 RUNNING\n")
-    out = invoke(capsys, *status)[1]
-    assert "1 done, 1 running, 2 left, 2 failed" in out
-    assert "rho-4_seed-1.h5 and rho-1_seed-1.h5" in out
-    # Runs queued by another submission have not failed. Results with other settings do not count.
-    (runs / "rho-4_seed-2.h5").unlink()
     script = command("sbatch", "Submitted batch job 8 on cluster x\n")
     script.unlink()
+    code, _, err = invoke(capsys, config, "-o", runs, "--submit")
+    assert (code, script.exists()) == (2, False)
+    assert "squeue" in err
+    command("squeue", "7\n7\n9\n")
     code, _, err = invoke(capsys, config, "-o", runs, "--submit")
     assert (code, script.exists()) == (2, False)
     assert "job 7" in err
     assert "--again" in err
     assert invoke(capsys, config, "-o", runs, "--submit", "--again")[:2] == (0, "Submitted batch job 8\n")
-    command("squeue", "8 N/A PENDING\n")
-    assert "1 done, 0 running, 5 left, 0 failed" in invoke(capsys, *status)[1]
-    command("squeue", "")
-    assert "1 done, 0 running, 0 left, 5 failed" in invoke(capsys, *status)[1]
-    config.write_text(f"{SMALL}rounds = 3\nrho = [4.0, 2.0, 1.0]\nseed = [1, 2]\n")
-    assert "0 done, 0 running, 0 left, 6 failed" in invoke(capsys, *status)[1]
-    assert invoke(capsys, config, "-o", runs, "--submit")[0] == 2
+    # Other jobs, and those that have ended, do not matter.
+    command("squeue", "9\n")
+    assert cli.main(["sweep", str(config), "-o", str(runs), "--index", "2"]) == 0
+    capsys.readouterr()
+    command("sbatch", "Submitted batch job 11\n")
+    code, out, err = invoke(capsys, config, "-o", runs, "--submit")
+    assert (code, out) == (0, "Submitted batch job 11\n")
+    assert "remaining runs: 5 of 6" in err
 
 
 def test_completed_runs_are_not_submitted_nor_rejected_submissions_recorded(capsys, tmp_path, command):
@@ -145,7 +133,6 @@ def test_completed_runs_are_not_submitted_nor_rejected_submissions_recorded(caps
     assert cli.main(["run", "--config", str(config), "-o", str(result)]) == 0
     assert invoke(capsys, config, "-o", result, "--submit")[0] == 0
     assert not script.exists()
-    assert "1 done" in invoke(capsys, config, "-o", result, "--status")[1]
 
 
 @pytest.mark.parametrize(

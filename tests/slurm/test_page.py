@@ -28,9 +28,8 @@ def test_the_page_does_what_it_shows(nodes, cluster):
             printed.append(session.run(dataclasses.replace(block, text=text)))
             cluster.wait(lambda: not cluster.command("squeue", "-h").strip(), "an empty queue")
     output = "\n".join(printed)
-    assert "1 done, 0 running, 0 left, 0 failed" in output
     assert re.search(r"hosts +h1 \(1\), h2 \(1\)", output)
-    assert "4 done, 0 running, 0 left, 0 failed" in output
+    assert "4 runs, 4 of which are in runs/sweep" in output
     assert "Test loss and accuracy of the output" in output
     assert "#SBATCH --account=physics" in output
     assert "\nmodule load openmpi\n" in (cluster.folder / "my.sbatch").read_text()

@@ -10,20 +10,18 @@ from pathlib import Path
 from mu2mpi.cli.common_arguments import add_flag, add_output
 from mu2mpi.cluster.job_script import JobOptions, job_option_names
 
-COMMON_OPTIONS = "config output submit again status nodes ntasks time partition account log data_dir setup"
+COMMON_OPTIONS = "config output submit again nodes ntasks time partition account log data_dir setup"
 USAGE_EXAMPLES = """\
   mu2mpi job experiment.toml --ntasks 10 --time 02:00:00
   mu2mpi job tables.toml --output runs/ --submit
-  mu2mpi job tables.toml --output runs/ --status"""
+  mu2mpi job tables.toml --sbatch exclusive --log logs/%j.log"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("config", type=Path, metavar="TOML", help="file of an experiment or a sweep")
     add_output(parser, "result file, or folder of a sweep", "PATH")
-    actions = parser.add_mutually_exclusive_group()
-    add_flag(actions, "--submit", "submission of the script by sbatch, instead of printing it")
+    add_flag(parser, "--submit", "submission of the script by sbatch, instead of printing it")
     add_flag(parser, "--again", "submission also if an earlier job is queued or running")
-    add_flag(actions, "--status", "numbers of finished, running, missing and failed runs")
     group = parser.add_argument_group("the job (also the keys of a site file)")
     for field in JobOptions.model_fields.values():
         action, text = "append" if field.default == () else "store", field.description
@@ -45,9 +43,7 @@ def run_command(arguments: Namespace) -> None:
     suffix = "" if sweep.swept_names else ".h5"
     output = arguments.output or Path(f"runs/{config.stem.lstrip('.') or 'run'}{suffix}")
     job = SweepJob(config, sweep, output, options)
-    if arguments.status:
-        print(job.status())
-    elif arguments.submit:
+    if arguments.submit:
         job.submit(arguments.again)
     else:
         print(job.script(), end="")
