@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mu2mpi.analysis.aggregation import TableLayout
 from mu2mpi.analysis.pivot import PivotTable, pivot_tables
-from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, format_value, parse_labels, select_runs
+from mu2mpi.analysis.setting_labels import Labels, format_value, select_runs
 from mu2mpi.analysis.tables import TableFormat, TableStyle, build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import Sweep
@@ -204,9 +204,8 @@ class Runs(Sequence[Result]):
     def plot(self, kind: str, x_axis: str | None = None, *, ax: Any = None, **options: Any) -> Any:
         """Return a figure by its name in ``mu2mpi plot --help``, such as ``"history"``.
 
-        `x_axis` and `options` are those of ``mu2mpi plot``: `values`, `width`, `title`, `linear`, `labels`
-        (or a mapping such as ``{"rho=4": "strong"}``) and `style`. With `ax`, draw into these axes and return
-        them.
+        `x_axis` and `options` are those of ``mu2mpi plot``: `values`, `width`, `title`, `linear` and `style`;
+        and `labels`, such as ``{"rho=4": "strong"}``. With `ax`, draw into these axes and return them.
         """
         from mu2mpi.analysis.figures import FigureOptions, draw_figure
 
@@ -220,13 +219,13 @@ class Runs(Sequence[Result]):
         values: Sequence[str] = (),
         format: TableFormat = "text",
         *,
-        labels: LabelsArgument = (),
+        labels: Mapping[str, str] | None = None,
         **style: Any,
     ) -> str:
         """Return the table of ``mu2mpi table`` in the format text, csv, markdown or latex.
 
-        Rows and columns are settings, values columns of `to_dataframe`. `labels` may be a mapping such as
-        ``{"rho=4": "strong"}``; `style` options are `caption`, `label` and `best`.
+        Rows and columns are settings, values columns of `to_dataframe`. `labels` replace those of settings
+        and values, such as ``{"rho=4": "strong"}``; `style` options are `caption`, `label` and `best`.
         """
         table = build_table(self.summaries, TableLayout(tuple(rows), tuple(columns), tuple(values)))
-        return table.render(format, TableStyle(labels=Labels(parse_labels(labels)), **style))
+        return table.render(format, TableStyle(labels=Labels(labels or {}), **style))

@@ -4,7 +4,6 @@ import math
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
@@ -36,7 +35,6 @@ UNSET_PHRASES = {
     "noise_correlation": "noise of its own", "preset": "the theory's settings", "seed": "no seed",
 }  # fmt: skip
 MISSING = "–"  # Text of an empty table entry
-LabelsArgument = Mapping[str, str] | str | Sequence[str]  # As `parse_labels` takes them
 GroupKey = tuple[Any, ...]  # Values of the settings by which runs are grouped
 RowGetter = Callable[[RunSummary], Mapping[str, Any]]  # Columns of a run by name
 
@@ -238,9 +236,14 @@ def _denotes_value(value: object, text: str) -> bool:
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of settings and values in figures and tables."""
+    """Labels of settings and values in figures and tables; InputError for a custom one of no setting."""
 
     custom: Mapping[str, str] = field(default_factory=dict)  # the user's, by ``rho`` or ``rho=4``
+
+    def __post_init__(self) -> None:
+        for name in (key.partition("=")[0] for key in self.custom):
+            if name not in option_fields():
+                raise InputError(f"there is no setting {name!r}{suggest_setting(name, option_fields())}")
 
     def name(self, setting: str) -> str:
         """Label of a setting, for an axis or a header, such as "ρ"."""
@@ -287,37 +290,3 @@ class Labels:
         if value is None and name not in UNSET_PHRASES and not is_custom:
             return MISSING
         return self.setting(name, value) if value is None or name == "method" else self.value(name, value)
-
-
-def parse_labels(labels: LabelsArgument) -> dict[str, str]:
-    """Read labels of settings (``rho``) and values (``rho=4``) from a mapping, or from texts with a colon."""
-    parsed = {}
-    for entry in [labels] if isinstance(labels, str) else labels:
-        # The last colon separates, since values such as labels:1 and uniform:10 have colons.
-        key, colon, label = entry.rpartition(":")
-        if isinstance(labels, Mapping):
-            key, label = entry, labels[entry]
-        elif not colon:
-            raise InputError(f"{entry!r} is not a label such as rho=4:strong")
-        name, equals, value = key.strip().partition("=")
-        if name not in option_fields():
-            hint = suggest_setting(name, option_fields())
-            raise InputError(f"there is no setting {name!r}{hint}")
-        if not isinstance(label, str):
-            raise InputError(f"the label of {key} must be text, got {label!r}")
-        # In the format of `format_value`: 4.0 is "4".
-        with suppress(ValueError):
-            value = format_value(float(value))
-        parsed[f"{name}{equals}{value}"] = label.strip()
-    return parsed
-
-
-def unmatched_labels(labels: Sequence[str], runs: Sequence[RunSummary]) -> list[str]:
-    """Return a warning for each label of a value that no run has."""
-    warnings = []
-    for key in parse_labels(labels):
-        name, equals, value = key.partition("=")
-        pairs = [(getattr(run.experiment, name), run.independent_settings[name]) for run in runs]
-        if equals and value not in {format_value(v) for values in pairs for v in values}:
-            warnings.append(f"no run has {name} = {value}; {name} is {join_values(v for v, _ in pairs)}")
-    return warnings

@@ -20,14 +20,12 @@ def split_names(text: str) -> tuple[str, ...]:
 
 RUN_FILTER_HELP = "settings of the runs to use, such as rho=4,16,server=trusted; may be repeated"
 MEASUREMENTS_HELP = "measurements, such as auc or rmse [default: test_loss, and test_accuracy or test_r2]"
-LABELS_HELP = "name of a setting or value, such as rho=4:strong or rho:privacy"
 DATA_DIR_HELP = "folder of data sets, such as mnist/ [default: MU2MPI_DATA_DIR, or the cache]"
 SHARED_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "--where": {"action": "append", "default": [], "metavar": "NAME=VALUE,...", "help": RUN_FILTER_HELP},
     "--strict": {"action": "store_true", "help": "error instead of a warning for files that cannot be used"},
     "--overwrite": {"action": "store_true", "help": "replacement of existing output files"},
     "--values": {"type": split_names, "default": (), "metavar": "NAMES", "help": MEASUREMENTS_HELP},
-    "--labels": {"action": "append", "default": [], "metavar": "NAME[=VALUE]:TEXT", "help": LABELS_HELP},
     "--data-dir": {"type": Path, "metavar": "FOLDER", "help": DATA_DIR_HELP},
 }
 

@@ -12,7 +12,6 @@ from matplotlib.transforms import Bbox
 
 import mu2mpi
 from mu2mpi.analysis.figures import FigureOptions, draw_figure, render_figure
-from mu2mpi.analysis.setting_labels import unmatched_labels
 from mu2mpi.core.errors import InputError
 
 WIDTHS = ("column", "page")
@@ -88,14 +87,11 @@ def test_a_figure_has_the_width_type_size_and_axes_that_are_asked_for():
 
 
 def test_own_labels_take_the_place_of_symbols():
-    page = FigureOptions(labels=["epsilon=1:strong", "server:seen by", "epsilon=2.0:weak"])
+    page = FigureOptions(labels={"epsilon=1": "strong", "server": "seen by", "epsilon=2": "weak"})
     (legend,) = draw_figure("tradeoff", study(), options=page, x_axis="machines").legends
     assert {"strong", "weak"} <= {text.get_text() for text in legend.get_texts()}
-    for wrong in ("strong", "eps=1:strong"):
-        with pytest.raises(InputError):
-            FigureOptions(labels=[wrong])
-    assert unmatched_labels(["epsilon=2.0:weak", "rho:privacy"], study()) == []
-    assert len(unmatched_labels(["epsilon=7:foo", "server=trsted:foo"], study())) == 2
+    with pytest.raises(InputError, match=r"'eps'"):
+        FigureOptions(labels={"eps=1": "strong"})
 
 
 def test_a_style_sheet_has_the_last_word_but_for_the_width(tmp_path):

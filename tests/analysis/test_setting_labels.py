@@ -6,7 +6,7 @@ import pytest
 from helpers.summaries import cells_of, methods
 
 from mu2mpi import cli
-from mu2mpi.analysis.setting_labels import Labels, join_values, parse_labels, select_runs
+from mu2mpi.analysis.setting_labels import Labels, join_values, select_runs
 from mu2mpi.analysis.tables import TableStyle, build_table
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
@@ -84,9 +84,9 @@ def test_names_of_settings_and_measurements_that_are_misspelt_are_answered(capsy
 
 
 def test_custom_labels():
-    labels = Labels(parse_labels(["method:algorithm", "epsilon=1:strict", "epsilon=4:loose"]))
+    labels = Labels({"method": "algorithm", "epsilon=1": "strict", "epsilon=4": "loose"})
     runs = [run for epsilon in (1.0, 4.0) for run in methods(epsilon=epsilon)]
     text = build_table(runs).render("text", TableStyle(labels=labels))
     assert cells_of(text, "algorithm") == [["algorithm", "strict", "loose"]]
     with pytest.raises(InputError):
-        parse_labels(["epsilom=4:loose"])
+        Labels({"epsilom=4": "loose"})

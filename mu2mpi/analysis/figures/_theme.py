@@ -1,14 +1,14 @@
 """Options and style of a figure; matplotlib is imported only when a figure is drawn."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mu2mpi.analysis.setting_labels import Labels, LabelsArgument, parse_labels
+from mu2mpi.analysis.setting_labels import Labels
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.files import check_readable
 
@@ -19,9 +19,9 @@ STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
 
 
 class FigureOptions:
-    """Options of a figure, which are those of ``mu2mpi plot``; InputError if one cannot be used.
+    """Options of a figure, mostly those of ``mu2mpi plot``; InputError if one cannot be used.
 
-    `labels` are as for `parse_labels`. `user_axes`, matplotlib axes, take the place of a new figure.
+    `labels` replace those of settings and values. `user_axes`, matplotlib axes, replace a new figure.
     """
 
     def __init__(
@@ -29,9 +29,9 @@ class FigureOptions:
         width: float | str = "page",
         title: str | None = None,
         linear: bool = False,
-        labels: LabelsArgument = (),
         style: Path | str | None = None,
         values: Sequence[str] = (),
+        labels: Mapping[str, str] | None = None,
         user_axes: Any = None,
     ) -> None:
         try:
@@ -43,7 +43,7 @@ class FigureOptions:
             raise InputError(f"--width must be column, page or {limits}, got {width}")
         self.title = title
         self.linear, self.values = linear, values
-        self.labels = Labels(parse_labels(labels))
+        self.labels = Labels(labels or {})
         self.style = None if style is None else Path(style)
         if self.style is not None:
             check_readable(self.style)

@@ -24,7 +24,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     width_help = "width in inches, or of a column (3.3) or page (7) [default: page]"
     parser.add_argument("--width", metavar="INCHES|column|page", default="page", help=width_help)
     parser.add_argument("--title", metavar="TEXT", help="title above the figure")
-    add_shared_options(parser, "--labels")
     add_flag(parser, "--linear", "linear axes instead of logarithmic ones")
     style_help = "matplotlib style sheet, applied last"
     parser.add_argument("--style", type=Path, metavar="FILE.mplstyle", help=style_help)
@@ -34,7 +33,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.aggregation import version_note
     from mu2mpi.analysis.figures import FigureOptions, draw_figure, figure_format, get_figure, render_figure
-    from mu2mpi.analysis.setting_labels import unmatched_labels
     from mu2mpi.core.files import write_atomically
     from mu2mpi.results.opening import path_exists
     from mu2mpi.results.writer import check_output
@@ -55,13 +53,13 @@ def run_command(arguments: Namespace) -> None:
     if arguments.output is not None:
         figure_format(arguments.output)
         check_output(arguments.output, arguments.overwrite)
-    appearance = arguments.title, arguments.linear, arguments.labels, arguments.style, arguments.values
-    options = FigureOptions(arguments.width, *appearance)
+    appearance = arguments.width, arguments.title, arguments.linear, arguments.style, arguments.values
+    options = FigureOptions(*appearance)
     runs, _ = read_runs(arguments)
     figure = figure or ("tradeoff" if len({run.experiment.rho for run in runs}) > 1 else "history")
     output = arguments.output or Path(f"{figure}.png")
     check_output(output, arguments.overwrite)
-    warn(*version_note(runs), *unmatched_labels(arguments.labels, runs))
+    warn(*version_note(runs))
     drawing = draw_figure(figure, runs, arguments.x_axis, options)
     write_atomically(output, [render_figure(drawing, figure_format(output), options)])
     print(output)

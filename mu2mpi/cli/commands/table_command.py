@@ -7,7 +7,6 @@ tables.
 from argparse import ArgumentParser, Namespace
 
 from mu2mpi.cli.common_arguments import add_flag, add_paths, add_shared_options, read_runs, split_names
-from mu2mpi.core.text import warn
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -24,17 +23,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     caption_help = "caption of the table, in LaTeX code for LaTeX"
     parser.add_argument("--caption", default="", metavar="TEXT", help=caption_help)
     parser.add_argument("--label", default="", metavar="NAME", help="label for \\ref, in LaTeX")
-    add_shared_options(parser, "--labels")
 
 
 def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.aggregation import TableLayout
-    from mu2mpi.analysis.setting_labels import Labels, parse_labels, unmatched_labels
     from mu2mpi.analysis.tables import TableStyle, build_table
 
     layout = TableLayout(arguments.rows, arguments.columns, arguments.values)
-    labels = Labels(parse_labels(arguments.labels))
-    style = TableStyle(arguments.caption, arguments.label, arguments.best, labels)
+    style = TableStyle(arguments.caption, arguments.label, arguments.best)
     runs, _ = read_runs(arguments)
-    warn(*unmatched_labels(arguments.labels, runs))
     print(build_table(runs, layout).render(arguments.format, style))
