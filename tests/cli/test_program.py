@@ -104,7 +104,7 @@ def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monke
         ("plot history", "mu2mpi plot"),
         ("plot histroy .", "history"),
         ("plot history . -o a.gif", "png"),
-        ("plot errors . --x-axis rho", "errors"),
+        ("plot scaling . --x-axis rho", "scaling"),
         ("table . --rows roh", "rho"),
         ("table . --where rho", "results"),
         ("report .", "results"),

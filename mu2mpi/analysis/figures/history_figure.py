@@ -42,9 +42,11 @@ class HistoryFigure(Figure):
                 if len(group.runs) > 1:
                     has_band, fill = True, {"color": style["color"], "alpha": BAND_ALPHA, "linewidth": 0}
                     panel.fill_between(means.x, mean - std, mean + std, **fill)
-        for column, (_, label, _) in zip(layout.panels.T, y_axes, strict=True):
+        for column, (name, label, _) in zip(layout.panels.T, y_axes, strict=True):
+            # Corrected momentum lets the error of the gradient fall like 1 / t.
+            yscale = "log" if name == "estimate_error" else "linear"
             for panel in column:
-                panel.set(xscale="log", xlabel=AXIS_LABELS[x_axis], ylabel=label)
+                panel.set(xscale="log", yscale=yscale, xlabel=AXIS_LABELS[x_axis], ylabel=label)
         band = legend_entry("band: ± 1 std", linewidth=6, alpha=BAND_ALPHA)
         layout.legend = encoding.legend + [band] * has_band
         samples = [run.history.test_samples for run in runs]
