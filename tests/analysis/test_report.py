@@ -15,7 +15,7 @@ from helpers.requirements import missing
 from helpers.slow import slow
 
 import mu2mpi
-from mu2mpi.analysis.report import build_report, claims_table, settings_table
+from mu2mpi.analysis.report import build_report, claims_table, repeat_config, settings_table
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.data.source import PublicFacts
@@ -164,7 +164,22 @@ def test_the_sweep_that_repeats_the_runs(page, runs):
     toml = html.unescape(re.search(r"<pre><code>(.*?)</code>", page, re.DOTALL)[1])
     assert {*Sweep(tomllib.loads(toml)).experiments} == {run.experiment for run in runs}
     assert "mu2mpi sweep sweep.toml" in page
-    assert "part" not in tomllib.loads(toml)
+    settings = tomllib.loads(toml)
+    assert len(settings["part"]) == len(runs)
+    assert {*settings["part"][0]} == {"server", "rho", "machines", "seed"}
+    # Runs without a seed have equal settings.
+    first = replace(runs[0], experiment=runs[0].experiment.replace(seed=None))
+    assert "part" not in tomllib.loads(repeat_config([first, first]))
+    assert Experiment.from_settings(tomllib.loads(repeat_config([runs[0]]))) == runs[0].experiment
+
+
+def test_runs_of_a_preset_are_repeated(tmp_path):
+    shared = {"data": "synthetic", "samples": 80, "features": 3, "seed": [1, 2], "preset": "practical"}
+    settings = {**shared, "methods": ["mu2-sgd", "dp-gd"], "server": "trusted", "epsilon": [2.0, 3.0]}
+    found = mu2mpi.sweep(settings, output=tmp_path / "first", progress=False).summaries
+    repeated = tomllib.loads(repeat_config(found))
+    again = mu2mpi.sweep(repeated, output=tmp_path / "again", progress=False).summaries
+    assert {run.experiment for run in again} == {run.experiment for run in found}
 
 
 PROBE = """<html><body style="margin:0">

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+import tomli_w
+
 from mu2mpi._version import __version__
 from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.aggregation import TableLayout
@@ -16,13 +18,13 @@ from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, claim_columns, tru
 from mu2mpi.analysis.figures import draw_figure, get_figure, render_figure
 from mu2mpi.analysis.pivot import align_column, pivot_tables
 from mu2mpi.analysis.privacy_reports import describe_composition
-from mu2mpi.analysis.report.repetition import repeat_config
 from mu2mpi.analysis.setting_labels import MISSING, Labels, drop_repeated_runs, sort_key
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.registry import component_summary, known_names, lookup
 from mu2mpi.core.text import rounded_up, warn
+from mu2mpi.core.toml import parse_toml
 from mu2mpi.privacy.statement import RELATION_EPSILONS
 from mu2mpi.results.reader import RunSummary
 
@@ -77,6 +79,15 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         config=repeat_config(distinct_runs),
     )
     return text.lstrip()
+
+
+def repeat_config(runs: Sequence[RunSummary]) -> str:
+    """Return TOML of an experiment, or of a sweep with a part per run, that repeats runs."""
+    rows = [parse_toml(run.experiment.to_toml(), str(run.path)) for run in runs]
+    shared = {n: value for n, value in rows[0].items() if all(row.get(n) == value for row in rows)}
+    parts = [{n: value for n, value in row.items() if n not in shared} for row in rows]
+    distinct = [part for k, part in enumerate(parts) if part not in parts[:k]]
+    return tomli_w.dumps(shared | ({"part": distinct} if distinct[1:] else {})).strip()
 
 
 def settings_table(runs: Sequence[RunSummary]) -> TableRows:
