@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mu2mpi.analysis import setting_labels
-from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, COLLUDERS_SHARE, PRIVACY_SETTINGS, GroupKey
+from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, COLLUDERS_SHARE, GroupKey
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import option_fields, own_option_fields
 from mu2mpi.core.errors import InputError
@@ -22,8 +22,6 @@ from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result_files import join_names
 
 PAPER_MEASUREMENTS = ("test_loss", "test_accuracy")  # Measurements in the paper's tables
-# Settings that are rows wherever they differ, even if another row setting determines them
-ALWAYS_SHOWN_SETTINGS = (*PRIVACY_SETTINGS, "delta", "budgets")
 # Settings beside the options of methods that may differ from method to method
 METHOD_SETTINGS = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
 # Possible rows and columns: settings, and the number of ranks (which affects times alone)
@@ -132,17 +130,10 @@ def build_sections(runs: Iterable[RunSummary], layout: TableLayout) -> tuple[lis
     groups = _group_by_common_settings(kept, full, dependent, varying)
     columns = {tuple(setting_labels.group_by_settings(subset, full.columns)) for subset in groups.values()}
     row_counts = {len(setting_labels.group_by_settings(subset, full.rows)) for subset in groups.values()}
-    if not layout.rows and len(groups) > 1 == len(columns) and row_counts == {1}:
-        added, causes = list[str](), dict[str, str]()
-        for name in (name for name in others if name not in dependent):
-            cause = next((a for a in added if setting_labels.is_determined_by(name, [a], rows)), None)
-            if cause is None or name in ALWAYS_SHOWN_SETTINGS:
-                added.append(name)
-            else:
-                causes[name] = cause
-        if len(added) <= 2:
-            full, dependent = replace(full, rows=(*full.rows, *added)), dependent | causes
-            groups = _group_by_common_settings(kept, full, dependent, varying)
+    added = [name for name in others if name not in dependent]
+    if not layout.rows and len(groups) > 1 == len(columns) and row_counts == {1} and len(added) <= 2:
+        full = replace(full, rows=(*full.rows, *added))
+        groups = _group_by_common_settings(kept, full, dependent, varying)
     order = sorted(groups, key=lambda key: [(name, setting_labels.sort_key((value,))) for name, value in key])
     sections = [_build_section(dict(key), groups[key], full, dependent) for key in order]
     return sections, [*notes, *version_note(kept)]

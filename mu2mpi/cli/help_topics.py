@@ -140,7 +140,7 @@ def _grouped_actions(parser: ArgumentParser) -> dict[str, list[Action]]:
     defaults, special = parser._action_groups[:2], parser._action_groups[2:]
     actions = {action.dest: action for group in defaults for action in group._group_actions}
     own_names = {*chain(*map(own_option_fields, COMPONENT_KINDS))} - _GROUP_OF_OPTION.keys()
-    order = [*_GROUP_OF_OPTION, *(actions.keys() - _GROUP_OF_OPTION.keys())]
+    order = [*_GROUP_OF_OPTION, *actions]
     groups: dict[str, list[Action]] = {title: [] for title in OPTION_GROUPS}
     for name in sorted(actions, key=order.index):
         if name not in own_names and name != "help":
