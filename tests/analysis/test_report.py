@@ -8,19 +8,20 @@ import shutil
 import subprocess
 import tomllib
 from dataclasses import replace
-from pathlib import Path
+from itertools import product
 
 import pytest
 from helpers.requirements import missing
 from helpers.slow import slow
 
 import mu2mpi
-from mu2mpi.analysis.report import build_report, claims_table, repeat_config, settings_table
+from mu2mpi.analysis.report import build_report, repeat_config, settings_table
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.core.text import rounded_up
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.execution.job import run
-from mu2mpi.results.reader import RunSummary, read_result
+from mu2mpi.results.reader import read_result
 
 
 @pytest.fixture(scope="module")
@@ -80,40 +81,33 @@ def test_it_says_what_was_run_and_what_came_out(page, runs):
     assert f"{sum(run.test_loss for run in cell) / 3:.4f} ± " in text
     assert f"{sum(run.measurements['excess_loss'] for run in cell) / 3:.4g}" in text
     assert read_result(runs[0].path).environment["processor"] in text
-    # A repeated release of 12 runs with rho = 4 and 12 with 16, and a claim.
+    # A repeated release of 12 runs with rho = 4 and 12 with 16.
     assert f"ρ = {math.ceil(100 * math.sqrt(12 * 16 + 12 * 256)) / 100:.2f}" in text
-    assert "27.2 24.39" in text
     # Diagnostics stay in the files.
     assert not any(
         f"{read_result(run.path).diagnostics.largest_increment_norm:.4g}" in text for run in runs[:3]
     )
 
 
-def claimed(settings):
-    """Return the rows of the claims of runs with these settings, without files."""
-    members = []
-    for own in settings:
-        experiment = Experiment(**{"machines": 2, "rounds": 9, "server": "trusted", **own})
-        for epsilon in (experiment.target_epsilon, experiment.target_epsilon + 0.001):
-            figures = {"epsilon_exact": epsilon, "epsilon_paper": epsilon + 1}
-            figures |= {"mu": epsilon / 4, "tpr": epsilon / 8}
-            members.append(RunSummary(Path("made-up.h5"), experiment, "", 2.0, 0.5, figures))
-    return claims_table(members)[1:]
+def test_each_guarantee_is_listed_once_with_who_sees_the_released_values(page, runs):
+    text = text_of(page)
+    assert text.count("at delta = 1e-05") == 4
+    for server, rho in product(("trusted", "untrusted"), (4.0, 16.0)):
+        members = [r for r in runs if (r.experiment.server, r.experiment.rho) == (server, rho)]
+        (epsilon,) = {rounded_up(run.measurements["epsilon_exact"]) for run in members}
+        assert text.count(f", {server} server: epsilon = {epsilon} at delta = 1e-05, rho = {rho:g}") == 1
+        (adversary,) = {run.contents.privacy.adversary.rstrip(",") for run in members}
+        assert text.count(f"{adversary} ({server} server)") == 1
 
 
-def test_each_epsilon_has_a_claim_of_its_own_and_none_is_understated():
-    by_epsilon, by_rho = ([{name: value} for value in (1.0, 2.0, 4.0)] for name in ("epsilon", "rho"))
-    mixed = claimed([*by_rho, *by_epsilon])
-    assert [row[1] for row in mixed] == ["0.2676", "0.5007", "0.9233", "1", "2", "4"]
-    assert [row[-3:] for row in mixed[:3]] == [
-        ["1.001", "0.2503", "0.1252"], ["2.001", "0.5003", "0.2502"], ["4.001", "1.001", "0.5002"]
-    ]  # fmt: skip
-    assert float(mixed[-1][-3]) > 24.38
-    preset = {"method": "mu2-sgd", "preset": "practical", "epsilon": 2.0}
-    assert len(claimed([preset, {"epsilon": 2.0}])) == 1
-    rows = claimed([preset, {"method": "dp-sgd", "epsilon": 2.0}, {"method": "dp-gd", "epsilon": 2.0}])
-    assert [row[1] for row in rows] == ["DP-GD", "DP-SGD", "μ²-SGD"]
-    assert rows[1][-3] == "2.001 (poisson)"
+def test_the_guarantee_of_an_accountant_without_rho_is_named(tmp_path):
+    pytest.importorskip("dp_accounting")
+    settings = {"method": "dp-sgd", "server": "trusted", "machines": 2, "rounds": 9, "epsilon": 2.0}
+    run(Experiment(**settings), output=tmp_path / "a.h5")
+    text = text_of(build_report(mu2mpi.load(tmp_path).summaries))
+    epsilon = read_result(tmp_path / "a.h5").privacy.epsilon_exact
+    assert f"trusted server: epsilon = {rounded_up(epsilon)} at delta = 1e-05" in text
+    assert "at delta = 1e-05, rho" not in text
 
 
 @pytest.mark.slow

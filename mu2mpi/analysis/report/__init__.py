@@ -14,18 +14,17 @@ import tomli_w
 from mu2mpi._version import __version__
 from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.aggregation import TableLayout
-from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, claim_columns, trust_statement
+from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, privacy_summary, trust_statement
 from mu2mpi.analysis.figures import draw_figure, get_figure, render_figure
 from mu2mpi.analysis.pivot import align_column, pivot_tables
 from mu2mpi.analysis.privacy_reports import describe_composition
-from mu2mpi.analysis.setting_labels import MISSING, Labels, drop_repeated_runs, sort_key
+from mu2mpi.analysis.setting_labels import MISSING, Labels, drop_repeated_runs
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
-from mu2mpi.core.registry import component_summary, known_names, lookup
-from mu2mpi.core.text import rounded_up, warn
+from mu2mpi.core.registry import component_summary, known_names
+from mu2mpi.core.text import warn
 from mu2mpi.core.toml import parse_toml
-from mu2mpi.privacy.statement import RELATION_EPSILONS
 from mu2mpi.results.reader import RunSummary
 
 # Environment attributes of a file, and their headers
@@ -48,7 +47,9 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
     known = [run for run in distinct_runs if "excess_loss" in run.measurements]
     layout = TableLayout(values=THEORY_VALUES)
     theory = pivot_tables(build_table(known, layout).sections, Labels()) if known else []
-    servers = dict.fromkeys(trust_statement(run.experiment.server) for run in noisy)
+    statements = [run.contents.privacy for run in noisy]
+    servers = dict.fromkeys(trust_statement(privacy.server) for privacy in statements)
+    adversaries = {f"{each.adversary.rstrip(',')} ({each.server} server)" for each in statements}
     private_runs = [run for run in noisy if run.experiment.has_unprotected_test_set]
     is_test_set_private = any(not math.isnan(run.test_loss) for run in private_runs)
     composed = [
@@ -73,8 +74,9 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         notes=table.notes,
         figures=figures,
         failed_figures=failures,
-        adversaries=_adversary_phrases(noisy),
-        claims=claims_table(noisy),
+        adversaries=sorted(adversaries),
+        # Concerns are listed below.
+        claims=sorted({privacy_summary(privacy).partition("; but ")[0] for privacy in statements}),
         not_covered=[*composed, *filter(None, servers), *[PRIVATE_TEST_WARNING] * is_test_set_private],
         config=repeat_config(distinct_runs),
     )
@@ -132,51 +134,3 @@ def _render_figures(runs: Sequence[RunSummary]) -> tuple[list[tuple[str, str, An
         figures.append((picture, f"{meaning}.", import_extra("markupsafe").Markup(caption)))
     warn(*failures)
     return figures, failures
-
-
-def _adversary_phrases(runs: Sequence[RunSummary]) -> list[str]:
-    """Return a phrase on who sees the released values, for each trust mode or method of the runs."""
-    titles: dict[str, str] = {}
-    for run in sorted(runs, key=lambda run: sort_key((run.experiment.server,))):
-        server, mechanism = run.experiment.server, lookup("mechanisms", run.experiment.chosen_mechanism)
-        method = "" if mechanism.reveals_messages else run.experiment.chosen_method.title
-        titles.setdefault(mechanism.adversary(server), method or f"{server.capitalize()} server")
-    return [f"{title}: {text[0].lower()}{text[1:].rstrip(',')}" for text, title in titles.items()]
-
-
-def claims_table(runs: Sequence[RunSummary]) -> TableRows:
-    """Return the privacy claims of single runs: a header, and a row for each distinct claim."""
-
-    def get_row(run: RunSummary) -> dict[str, Any]:
-        experiment, mechanism = run.experiment, lookup("mechanisms", run.experiment.chosen_mechanism)
-        is_selected = math.isnan(run.measurements["epsilon_paper"])  # of a selection, which has no rho
-        spent = experiment.rho if mechanism.budget_parameter == "rho" and not is_selected else None
-        own = {"method": experiment.chosen_method.title, "epsilon": experiment.target_epsilon, "rho": spent}
-        return {**run.table_row, **own, "mechanism": mechanism.name}
-
-    names = ["server", "method", "epsilon", "rho", "delta", "neighbours", "mechanism"]
-    groups = setting_labels.group_by_columns(runs, names, get_row)
-    shows_methods = len({method for _, method, *_ in groups}) > 1
-    rows = [
-        [
-            "server",
-            *["method"] * shows_methods,
-            "ρ",
-            "δ",
-            "ε by the paper's lemma",
-            "ε exactly",
-            *RELATION_EPSILONS,
-        ]
-    ]
-    for (server, method, _, spent, delta, neighbours, mechanism), subset in groups.items():
-        # Sampler errors differ slightly between runs of the same claim; the largest holds for each.
-        exact = max(run.measurements["epsilon_exact"] for run in subset)
-        lemma = max(run.measurements["epsilon_paper"] for run in subset)
-        rho, exact_text, lemma_text = claim_columns(spent, exact, lemma, mechanism)
-        row = [server, *[method] * shows_methods, rho, f"{delta:g}", lemma_text, exact_text]
-        for relation, attribute in RELATION_EPSILONS.items():
-            largest = max(run.measurements.get(attribute, math.nan) for run in subset)
-            text = "–" if math.isnan(largest) else rounded_up(largest)
-            row.append(f"{text} (calibrated)" if relation == neighbours else text)
-        rows += [row] if row not in rows else []
-    return rows
