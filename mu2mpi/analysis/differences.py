@@ -33,8 +33,8 @@ def compare(first: Sequence[RunSummary], second: Sequence[RunSummary], values: S
     pairs = {key: (groups_a[key], groups_b[key]) for key in groups_a if key in groups_b}
     blocks = [_settings_table(compared), _environment_table(compared)]
     if pairs:
-        blocks += [_measurement_table(pairs, names, values), _identical_models(pairs)]
-        blocks.append(_significance_summary(pairs, values))
+        table, p_values = _measurement_table(pairs, names, values)
+        blocks += [table, _identical_models(pairs), _significance_summary(p_values)]
     for letter, side, other in (("A", groups_a, groups_b), ("B", groups_b, groups_a)):
         if count := sum(len(subset) for key, subset in side.items() if key not in other):
             subject = f"{count:,} run{'s' * (count > 1)} of {letter}"
@@ -76,19 +76,20 @@ def _environment_table(compared: ComparedRuns) -> str:
     return text_table(["where they ran", "A", "B"], [rows]) if rows else "Versions and machines: the same."
 
 
-def _measured_values(compared: ComparedRuns, measurement: str) -> list[list[float]]:
-    return [[run.table_row.get(measurement, math.nan) for run in side] for side in compared]
-
-
-def _measurement_table(pairs: PairedRuns, names: Sequence[str], values: Sequence[str]) -> str:
-    rows = []
+def _measurement_table(
+    pairs: PairedRuns, names: Sequence[str], values: Sequence[str]
+) -> tuple[str, list[float]]:
+    """Return a table of the means of both sides, and the p-values of their differences."""
+    rows, p_values = [], []
     for key, compared in pairs.items():
         labels = [_SETTING_LABELS.table_value(name, value) for name, value in zip(names, key, strict=True)]
         for value in values:
-            a, b = map(mean_and_std, samples := _measured_values(compared, value))
+            samples = [[run.table_row.get(value, math.nan) for run in side] for side in compared]
+            a, b = map(mean_and_std, samples)
+            p_values.append(welch_p_value(*samples))
             style = choose_format(value, [a.mean, b.mean])
             numbers = [(style.text(e.mean), style.text(e.std)) for e in (a, b)]
-            numbers += [(style.text(b.mean - a.mean), ""), (f"{welch_p_value(*samples):.2g}", "")]
+            numbers += [(style.text(b.mean - a.mean), ""), (f"{p_values[-1]:.2g}", "")]
             entries = [TableEntry(MISSING if m == "nan" else m, std.replace("nan", "")) for m, std in numbers]
             rows.append(PivotRow(0, [*labels, style.label], entries))
             labels = [""] * len(names)
@@ -96,7 +97,7 @@ def _measurement_table(pairs: PairedRuns, names: Sequence[str], values: Sequence
     text = text_table(table.header, table.blocks(align_column))
     counts = sorted({len(side) for compared in pairs.values() for side in compared})
     over = f"{' or '.join(map(str, counts))} runs" if counts != [1] else "one run"
-    return f"{text}\n\n{wrap_paragraph(f'Output on the test set; means over {over}.')}"
+    return f"{text}\n\n{wrap_paragraph(f'Output on the test set; means over {over}.')}", p_values
 
 
 def welch_p_value(a: Sequence[float], b: Sequence[float]) -> float:
@@ -118,11 +119,9 @@ def _identical_models(pairs: PairedRuns) -> str:
     return f"{sum(are_equal):,} of {len(are_equal):,} models of the same seed are equal to the last bit."
 
 
-def _significance_summary(pairs: PairedRuns, values: Sequence[str]) -> str:
+def _significance_summary(p_values: Sequence[float]) -> str:
     """Return a sentence on the number of significant differences."""
-    measured = [_measured_values(compared, value) for compared in pairs.values() for value in values]
-    p_values = [p for p in (welch_p_value(*samples) for samples in measured) if not math.isnan(p)]
-    if p_values:
+    if p_values := [p for p in p_values if not math.isnan(p)]:
         text = (
             f"{sum(p < SIGNIFICANCE_LEVEL for p in p_values):,} of {len(p_values):,} differences are "
             f"significant (Welch's t-test, p < {SIGNIFICANCE_LEVEL:g})"
