@@ -125,8 +125,8 @@ class SweepJob:
         job_id = slurm.submit_job(script)
         print(f"Submitted batch job {job_id}", flush=True)
         options = self.options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        record = {"job_id": job_id, "tasks": self.tasks, "runs": len(self.runs), "options": options}
-        jobs = [*self._submissions(), {"submitted": datetime.now().astimezone(), **record}]
+        record = {"submitted": datetime.now().astimezone(), "job_id": job_id, "options": options}
+        jobs = [*self._submissions(), record]
         write_atomically(self._submissions_path, [tomli_w.dumps({"job": jobs}).encode()])
         self._print_submission(job_id, remaining_paths)
 
