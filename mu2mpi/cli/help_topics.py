@@ -62,7 +62,13 @@ def command_help(parser: ArgumentParser, command: Any, topic: str | None) -> str
     """Return the help text of a command: common options, or all options, or the options of a topic."""
     if topic is None:
         return _short_help(parser, command)
-    return _full_help(parser) if topic == "all" else _topic_help(parser, topic)
+    if topic != "all":
+        return _topic_help(parser, topic)
+    formatter = _usage_formatter(parser)
+    for title, actions in _grouped_actions(parser).items():
+        _add_option_group(formatter, title, actions)
+    more = f"{parser.prog} --help NAME, or docs/reference/options.md"
+    return f"{formatter.format_help()}\nDetails: {more}\n"
 
 
 def option_values(option: str) -> list[RegisteredOptionValue]:
@@ -93,14 +99,6 @@ more help:
     return f"{formatter.format_help()}\nexamples:\n{command.USAGE_EXAMPLES}\n\n{more}"
 
 
-def _full_help(parser: ArgumentParser) -> str:
-    formatter = _usage_formatter(parser)
-    for title, actions in _grouped_actions(parser).items():
-        _add_option_group(formatter, title, actions)
-    more = f"{parser.prog} --help NAME, or docs/reference/options.md"
-    return f"{formatter.format_help()}\nDetails: {more}\n"
-
-
 def _topic_help(parser: ArgumentParser, topic: str) -> str:
     """Return the help of the option, values or group of options named `topic`; InputError if unknown."""
     key = topic.lower().lstrip("-").replace("_", "-")
@@ -117,7 +115,9 @@ def _topic_help(parser: ArgumentParser, topic: str) -> str:
         else:
             _add_option(formatter, option)
     for value in matches:
-        _add_registered_value(formatter, value)
+        fields, summary = value.component_fields, f"{value.summary[:1].upper()}{value.summary[1:]}."
+        text = summary if fields else f"{summary} It has no options of its own."
+        _add_section(formatter, value.title, _with_help_details(_field_actions(fields), fields), text)
     if option is None and not matches:
         title = next((title for title in groups if key in title.split(" and ")), None)
         if title is None:
@@ -196,11 +196,3 @@ def _with_help_details(actions: list[Action], fields: dict[str, Any]) -> list[Ac
         if action.dest in fields and (text := help_details(fields[action.dest])):
             action.help = f"{action.help}. {text.replace('%', '%%')}"
     return actions
-
-
-def _add_registered_value(formatter: HelpFormatter, value: RegisteredOptionValue) -> None:
-    """Add an option's value to the help: its summary and its own options."""
-    fields = value.component_fields
-    no_options = "" if fields else " It has no options of its own."
-    text = f"{value.summary[:1].upper()}{value.summary[1:]}.{no_options}"
-    _add_section(formatter, value.title, _with_help_details(_field_actions(fields), fields), text)
