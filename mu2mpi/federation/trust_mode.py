@@ -64,10 +64,6 @@ class TrustMode(ABC):
         """Return the simulated protocol's label in privacy statements: "protocol" if it is complete."""
         return "protocol"
 
-    @classmethod  # noqa: B027 - most have no limits
-    def check_constants(cls, constants: Any) -> None:
-        """Raise InputError if the trust mode cannot simulate a run with these constants."""
-
 
 class ColludersOptions(Options):
     """Option --colluders: the number of machines that may collude with the server."""

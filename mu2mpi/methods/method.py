@@ -250,7 +250,7 @@ class Method(ABC):
                 "floating-point numbers. Use less extreme values."
             )
         bound = self.excess_loss_bound(problem, batching, mechanism) if eta == theory_eta else math.nan
-        constants = RunConstants(
+        return RunConstants(
             problem=problem,
             estimator=self.estimator,
             query_point=self.query_point,
@@ -266,8 +266,6 @@ class Method(ABC):
             first_averaged_round=self.first_averaged_round(batching.rounds, problem.method_options),
             excess_loss_bound=bound,
         )
-        problem.trust_mode.check_constants(constants)
-        return constants
 
 
 def check_batch(batch: int, samples: int, sample_owner: str) -> None:

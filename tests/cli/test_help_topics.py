@@ -77,7 +77,7 @@ def test_all_options_are_listed_once_in_their_group_or_under_what_has_them(comma
     assert {name.replace("_", "-") for name in option_fields().keys() - own} <= set(everywhere)
     assert not {name.replace("_", "-") for name in own} & set(everywhere)
     assert listed["options of --method dp-gd"] == ["batch", "tail", "momentum"]
-    assert listed["options of --server shuffled"] == ["colluders", "shuffle"]
+    assert listed["options of --server shuffled"] == ["colluders"]
     for option in ("data", "loss", "method", "server", "mechanism", "partition", "participation", "preset"):
         for value in option_values(option):
             assert f"\n  {value.label} " in f"\n{sections[f'values of --{option}']}"
@@ -111,7 +111,7 @@ def test_every_value_is_a_topic_with_its_own_options(command, kind, capsys):
     ("topic", "words"),
     [
         ("mu2-sgd", ["--method mu2-sgd:", "--estimator", "[default: average]"]),
-        ("shuffled", ["--server shuffled:", "--shuffle"]),
+        ("shuffled", ["--server shuffled:", "--colluders"]),
         ("poisson", ["--loss poisson:", "--mechanism poisson:"]),
         ("file", ["--data FILE:", "--schema"]),
         ("labels", ["--labels", "--partition labels:N"]),

@@ -21,7 +21,6 @@ TINY = ["--data", "synthetic", "--samples", "200", "--features", "3", "--machine
         ("--server aggregated --colluders -1", "colluders"),
         ("--server trusted --colluders 1", "aggregated or shuffled"),
         ("--server shuffled --masks all", "aggregated"),
-        ("--server shuffled --shuffle messages --classes 1000", "67,108,864"),
         ("--mechanism binomial", "shuffled"),
         ("--mechanism gaussian --server shuffled", "binomial"),
         ("--server aggregated --participation uniform:3", "aggregated"),

@@ -94,7 +94,7 @@ def drawn_settings(chance):
     fields = {name: field for part in parts for name, field in part.model_fields.items()}
     often = {
         "participation": 0.2, "budgets": 0.06, "objective": 0.06, "machines": 0.7, "rounds": 0.7, "seed": 0.5,
-        "rho": 0.4, "clip_norm": 0.3, "colluders": 0.3, "masks": 0.3, "shuffle": 0.2,
+        "rho": 0.4, "clip_norm": 0.3, "colluders": 0.3, "masks": 0.3,
     }  # fmt: skip
     for name, field in fields.items():
         if name not in settings and name != "loss" and chance.random() < often.get(name, 0.12):

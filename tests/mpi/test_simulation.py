@@ -102,10 +102,10 @@ def test_sums_that_nobody_sees_the_parts_of_have_the_bits_of_one_process(communi
     assert len(set(communicator.allgather(found[1]))) == 1
 
 
-@pytest.mark.parametrize(("shuffle", "machines"), [("sums", 1), ("sums", 5), ("messages", 2)])
-def test_shuffled_bits_equal_those_of_one_process(communicator, shuffle, machines):
+@pytest.mark.parametrize("machines", [1, 5])
+def test_shuffled_bits_equal_those_of_one_process(communicator, machines):
     settings = {"server": "shuffled", "rounds": 4, "rho": 20.0, "clip_norm": 1.0, "loss": "logistic"}
-    experiment = Experiment(machines=machines, seed=3, shuffle=shuffle, **settings)
+    experiment = Experiment(machines=machines, seed=3, **settings)
     ours, alone = (
         simulation_of(experiment, random_source(1, 60, 1, 2), ranks).run()
         for ranks in (communicator, Communicator())

@@ -18,7 +18,7 @@ from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary
 
 # Settings that lines and points encode, or that follow from them
-POOLED_SETTINGS = ("server", "colluders", "masks", "shuffle", "machines", "rounds", "samples", "batch")
+POOLED_SETTINGS = ("server", "colluders", "masks", "machines", "rounds", "samples", "batch")
 METHOD_SETTINGS = ("method", "estimator", "query")  # settings that identify a method
 
 
