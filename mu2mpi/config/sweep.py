@@ -4,12 +4,12 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import option_fields, own_option_fields
-from mu2mpi.core.errors import InputError, MissingPackageError
+from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import default_name, known_names
 from mu2mpi.core.suggestions import suggest_or_list
 
@@ -38,8 +38,8 @@ class Sweep:
         common = {name: value for name, value in settings.items() if name != "part"}
         methods = overrides.pop("methods", common.pop("methods", None))
         # Messages about combinations that are left out: one line per combination, with the reason
-        self._compares_methods, self.exclusions = methods is not None, list[str]()
-        if self._compares_methods:
+        self.compares_methods, self.exclusions = methods is not None, list[str]()
+        if self.compares_methods:
             # The first list varies slowest.
             common = {"method": None, "server": "trusted", **common}
             overrides["method"] = _parse_methods(methods, self._error_prefix)
@@ -50,7 +50,7 @@ class Sweep:
         varying = [name for name, value in common.items() if isinstance(value, list)]
         varying += [name for part in parts for name in part]
         self.swept_names = [name for name in dict.fromkeys(varying) if name not in overrides]
-        if self._compares_methods:
+        if self.compares_methods:
             self.swept_names.insert(0, "method")
         merged_parts = ({**common, **part, **overrides} for part in parts)
         products = map(self._build_experiments, merged_parts)
@@ -80,19 +80,12 @@ class Sweep:
         if line not in self.exclusions:
             self.exclusions.append(line)
 
-    def can_exclude(
-        self, settings: Mapping[str, Any], error: InputError, is_possible: Callable[[Mapping[str, Any]], bool]
-    ) -> bool:
-        """Whether refused settings may be left out: their method, mechanism and server never go together.
-
-        `is_possible` tells whether an experiment with some of these settings is accepted.
-        """
-        if isinstance(error, MissingPackageError):
-            return self._compares_methods
+    def _can_exclude(self, settings: Mapping[str, Any]) -> bool:
+        """Whether refused settings may be left out: their method, mechanism and server never go together."""
         names = [name for name in ("preset", *PAIRED_SETTINGS) if settings.get(name) is not None]
         preset = {name: settings[name] for name in names if name == "preset"}
         pair = {name: settings[name] for name in names}
-        return bool(self._paired_names) and is_possible(preset) and not is_possible(pair)
+        return bool(self._paired_names) and _is_valid(preset) and not _is_valid(pair)
 
     @property
     def _paired_names(self) -> list[str]:
@@ -107,13 +100,13 @@ class Sweep:
     def _build_experiments(self, settings: Mapping[str, Any]) -> list[Experiment]:
         experiments = []
         for combination in _setting_combinations(settings, self._error_prefix):
-            if self._compares_methods and combination["method"] in own_option_fields("method")["preset"]:
+            if self.compares_methods and combination["method"] in own_option_fields("method")["preset"]:
                 combination = {"preset": default_name("presets"), **combination}
             try:
                 experiments.append(Experiment.from_settings(combination, self._settings_file))
             except InputError as error:
                 # Methods that are compared need not have all options.
-                if not (self._compares_methods or self.can_exclude(combination, error, _is_valid)):
+                if not (self.compares_methods or self._can_exclude(combination)):
                     raise
                 self.exclude(combination, error)
         if len(set(experiments)) < len(experiments):

@@ -1,13 +1,12 @@
 """Plans of a sweep's runs, resolved and checked before the first run, and which of them are unfinished."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mu2mpi.config.experiment import Experiment, first_different_setting
 from mu2mpi.config.sweep import Sweep
-from mu2mpi.core.errors import InputError
+from mu2mpi.core.errors import InputError, MissingPackageError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.memory import DataLocation
 from mu2mpi.data.source import DataSource
@@ -53,18 +52,17 @@ def resolve_sweep(
 
     The samples of the experiments `to_read` are checked as well.
     """
-    plans, refused, accepted = dict[Experiment, Plan](), dict[str, str](), dict[Experiment, bool]()
+    plans, refused = dict[Experiment, Plan](), dict[str, str]()
     sources = _open_sources(experiments, location, communicator, to_read)
     ranks = ranks or communicator.size
     with communicator.collective_errors():
         for experiment in experiments:
-            source, settings = sources[experiment.data_set_identity], experiment.settings()
             try:
+                source = sources[experiment.data_set_identity]
                 plans[experiment] = _checked_plan(experiment, source, ranks)
             except InputError as error:
-                is_possible = partial(_is_possible, experiment, source, ranks, accepted)
-                if sweep.can_exclude(settings, error, is_possible):
-                    sweep.exclude(settings, error)
+                if sweep.compares_methods and isinstance(error, MissingPackageError):
+                    sweep.exclude(experiment.settings(), error)
                 else:
                     refused[sweep.file_name(experiment)] = str(error)
         sweep.require_remaining_runs(len(plans), [*refused.values()] or sweep.exclusions)
@@ -79,30 +77,6 @@ def _checked_plan(experiment: Experiment, source: DataSource | InputError, ranks
     plan = resolve_plan(experiment, source, ranks)
     _ = plan.privacy_statement  # raises InputError
     return plan
-
-
-def _is_possible(
-    experiment: Experiment,
-    source: DataSource | InputError,
-    ranks: int,
-    accepted: dict[Experiment, bool],
-    settings: Mapping[str, Any],
-) -> bool:
-    """Whether a run with some settings, on the data of an experiment and else by default, is accepted.
-
-    `accepted` keeps the answers, since many runs of a sweep differ in other settings alone.
-    """
-    of_data = ("data", "loss", "normalize", "preset", *type(experiment.source_options).model_fields)
-    own = {name: value for name, value in experiment.settings().items() if name in of_data}
-    try:
-        default_run = Experiment(**{**own, "clip_norm": 1.0, **settings})
-        if default_run not in accepted:
-            accepted[default_run] = False
-            _checked_plan(default_run, source, ranks)
-            accepted[default_run] = True
-    except InputError:
-        return False
-    return accepted[default_run]
 
 
 def _open_sources(
