@@ -99,7 +99,6 @@ def _remove_unprotected(result: Result, with_test_results: bool) -> Result:
         history=history,
         theory=theory,
         diagnostics=None,
-        class_counts=None,
         timing={},
         cost={},
         schema_toml=schema.model_copy(update=strip_directories(schema)).toml if schema else None,

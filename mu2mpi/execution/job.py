@@ -94,7 +94,7 @@ def run(
     Returns
     -------
     Result
-        Equal on every rank, except for `diagnostics` and `class_counts`, which only rank 0 has.
+        Equal on every rank, except for `diagnostics`, which only rank 0 has.
 
     Raises
     ------

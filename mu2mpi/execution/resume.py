@@ -15,7 +15,6 @@ from mu2mpi.data.source import DataSource
 from mu2mpi.execution.evaluation_schedule import plan_evaluations
 from mu2mpi.execution.plan import Plan, input_digest
 from mu2mpi.federation.iterates import Iterates
-from mu2mpi.federation.machine import counted_classes
 from mu2mpi.privacy.noise.grid import MAX_GRID_SUM
 from mu2mpi.results.checkpoint import read_latest_valid_checkpoint, remove_checkpoint
 from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, checkpoint_path, previous_checkpoint_path
@@ -71,7 +70,7 @@ def check_data_unchanged(checkpoint: Checkpoint, source: DataSource, output_path
 def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Path) -> None:
     """Raise InputError unless the shapes and values of a checkpoint's arrays are possible for the run."""
     constants, problem = plan.constants, plan.constants.problem
-    q, counts, scores = checkpoint.q, checkpoint.class_counts, checkpoint.canary_scores
+    q, scores = checkpoint.q, checkpoint.canary_scores
     shape, arrays = (problem.model_rows, problem.features), Iterates(constants).state_arrays()
     rounds = plan_evaluations(plan).rounds
     radii = dict.fromkeys(arrays, problem.radius) | dict.fromkeys(constants.state_names, math.inf)
@@ -79,9 +78,6 @@ def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Pat
         "iterates": checkpoint.iterates.keys() == arrays.keys()
         and all(_is_in_ball(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
         "q": q.dtype == np.int64 and q.shape == shape and -MAX_GRID_SUM < q.min() <= q.max() < MAX_GRID_SUM,
-        "class_counts": counts.dtype == np.int64
-        and counts.shape == (problem.machines, counted_classes(constants))
-        and not np.any(counts < 0),
         "canary_scores": scores.dtype == np.int64 and scores.shape == (1, plan.experiment.canaries or 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }

@@ -18,12 +18,7 @@ from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, compare_with_
 from mu2mpi.execution.evaluation_schedule import plan_evaluations, run_cost_ns
 from mu2mpi.execution.plan import Plan, RunKeys
 from mu2mpi.execution.warmup import compile_kernels
-from mu2mpi.federation.collectives import (
-    IncrementStats,
-    add_masks,
-    gather_increment_stats,
-    reduce_masked,
-)
+from mu2mpi.federation.collectives import add_masks, gather_increment_stats, reduce_masked
 from mu2mpi.federation.round_loop import make_round_loop
 from mu2mpi.federation.sample_reader import make_sample_reader
 from mu2mpi.federation.servers.server import create_machines_and_server
@@ -136,7 +131,7 @@ class Simulation:
         # 4. Restore the state, read the first samples and compile the kernels.
         self.timer, self.rounds_done = Timer(constants.rounds), 0
         self._history_rows: list[HistoryRow] = []  # on rank 0
-        self._elapsed_before, self._class_counts_before = 0.0, np.zeros((1, 1), dtype=np.int64)
+        self._elapsed_before = 0.0
         self._restore(checkpoint)
         with communicator.collective_errors():
             self.machines.read_samples(self.rounds_done + 1)
@@ -155,7 +150,7 @@ class Simulation:
             self._run_rounds(local, checkpoint_policy or CheckpointPolicy(constants.rounds))
         finally:
             local.on_close()
-        statistics = self._gather_increment_stats()
+        statistics = gather_increment_stats(self.machines, communicator, self._sum_mask_key)
         increments = constants.sum_over_machines(constants.rounds, constants.batching.processed_samples_until)
         clipped_share = min(1.0, statistics.clipped_count / increments)
         last_loss = self._history_rows[-1]["test_loss"] if self._history_rows else math.nan
@@ -173,7 +168,6 @@ class Simulation:
             confusion=confusion,
             test_rows=source.test_rows,
             diagnostics=Diagnostics(math.sqrt(statistics.largest_squared_norm), clipped_share),
-            class_counts=statistics.class_counts if statistics.class_counts.size else None,
             class_names=source.class_names,
             label_range=source.label_range,
             feature_names=source.feature_names,
@@ -186,7 +180,7 @@ class Simulation:
             environment=environment.describe_environment(communicator),
             cost=environment.job_cost(self._core_seconds(), communicator),
         )
-        public = communicator.bcast_object(replace(result, diagnostics=None, class_counts=None))
+        public = communicator.bcast_object(replace(result, diagnostics=None))
         return result if communicator.rank == 0 else public
 
     def _core_seconds(self) -> float:
@@ -292,7 +286,7 @@ class Simulation:
         communicator, iterates = self.communicator, self.server.iterates
         grid_sum = reduce_masked(self.machines.message_sum, communicator, self._sum_mask_key)
         canary_scores = self.gather_canary_scores()
-        statistics = self._gather_increment_stats()
+        statistics = gather_increment_stats(self.machines, communicator, self._sum_mask_key)
         numeric_platforms = environment.numeric_platforms(communicator)
         if grid_sum is None or canary_scores is None:
             return None
@@ -306,7 +300,6 @@ class Simulation:
             elapsed_seconds=elapsed_seconds,
             largest_squared_norm=statistics.largest_squared_norm,
             clipped=statistics.clipped_count,
-            class_counts=statistics.class_counts,
             canary_scores=canary_scores,
             privacy=self.privacy_statement,
             numeric_platforms=numeric_platforms,
@@ -328,7 +321,6 @@ class Simulation:
             self._history_rows = checkpoint.history.rows()
             self._elapsed_before = checkpoint.elapsed_seconds
             self._core_seconds_before = checkpoint.core_seconds
-            self._class_counts_before = checkpoint.class_counts
         if self.rounds_done > 0:
             is_central = self.constants.problem.trust_mode.is_central
             for array in (iterates.public_arrays() if is_central else iterates.state_arrays()).values():
@@ -341,8 +333,3 @@ class Simulation:
         if self.canaries is None:
             return np.empty((1, 0), np.int64)
         return reduce_masked(self.canaries.scores, self.communicator, self._sum_mask_key)
-
-    def _gather_increment_stats(self) -> IncrementStats:
-        key, before = self._sum_mask_key, self._class_counts_before
-        statistics = gather_increment_stats(self.machines, self.rounds_done, self.communicator, key)
-        return statistics._replace(class_counts=statistics.class_counts + before)

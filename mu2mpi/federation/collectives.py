@@ -3,7 +3,6 @@
 Unless the server is central, the state is masked: uniformly random to whoever lacks the noise key.
 """
 
-import math
 import os
 from typing import NamedTuple
 
@@ -19,11 +18,10 @@ MaskKey = UInt32Array | None  # noise key shared by all ranks; None for transfer
 
 
 class IncrementStats(NamedTuple):
-    """Largest norm, clipping and class counts of the increments so far: private data without noise."""
+    """Largest norm and clipping of the increments so far: private data without noise."""
 
     largest_squared_norm: float  # before clipping
     clipped_count: int  # number of clipped increments
-    class_counts: IntArray  # samples of each class used by each machine, shape (machines, classes)
 
 
 def reduce_masked(values: IntArray, communicator: Communicator, mask_key: MaskKey) -> IntArray | None:
@@ -35,29 +33,24 @@ def reduce_masked(values: IntArray, communicator: Communicator, mask_key: MaskKe
 
 
 def gather_increment_stats(
-    machines: Machines, t: int, communicator: Communicator, mask_key: MaskKey
+    machines: Machines, communicator: Communicator, mask_key: MaskKey
 ) -> IncrementStats:
-    """Gather increment statistics of rounds 1 .. t on rank 0; other ranks get those of hosted machines."""
-    counts = machines.class_counts(t)
-    own = IncrementStats(machines.largest_squared_norm, machines.clipped_count, counts)
-    flat_sum, (message,) = padded_zeros((1, counts.size + 2))
-    message[0], message[1] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped_count
-    message[2:] = counts.ravel()
+    """Gather increment statistics on rank 0; other ranks get those of hosted machines."""
+    own = IncrementStats(machines.largest_squared_norm, machines.clipped_count)
+    flat_sum, (message,) = padded_zeros((1, 2))
+    message[:] = np.float64(own.largest_squared_norm).view(np.int64), own.clipped_count
     nonce = b"" if mask_key is None else communicator.bcast_object(os.urandom(16))
     if mask_key is not None:
         add_rank_masks(flat_sum, mask_key, nonce + communicator.rank.to_bytes(4, "big"), 0, 2)
-    gathered = communicator.gather((flat_sum, counts.shape))
+    gathered = communicator.gather(flat_sum)
     if gathered is None:
         return own
-    squared_norms, clipped, class_counts = [], 0, []
-    for rank, (received, shape) in enumerate(gathered):
+    for rank, received in enumerate(gathered):
         if mask_key is not None:
             # In a circle of two ranks, the masks of one are minus those of the other.
             add_rank_masks(received, mask_key, nonce + rank.to_bytes(4, "big"), 1, 2)
-        squared_norms.append(float(received[:1].view(np.float64)[0]))
-        clipped += int(received[1])
-        class_counts.append(received[2 : 2 + math.prod(shape)].reshape(shape))
-    return IncrementStats(max(squared_norms), clipped, np.concatenate(class_counts))
+    squared_norms = [float(received[:1].view(np.float64)[0]) for received in gathered]
+    return IncrementStats(max(squared_norms), sum(int(received[1]) for received in gathered))
 
 
 def add_masks(flat_sum: IntArray, communicator: Communicator, mask_key: MaskKey) -> None:

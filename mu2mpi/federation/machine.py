@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mu2mpi.core.arrays import FloatArray, IntArray, UInt32Array
-from mu2mpi.data.source import Labels, labels_to_classes
+from mu2mpi.data.source import Labels
 from mu2mpi.federation.participants import RoundParticipants
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.model.linear import SAMPLES_PER_BLOCK
@@ -58,14 +58,7 @@ class HostedSamples:
 
 
 SampleReader = Callable[[int], HostedSamples]  # reads the samples of a round, and of some rounds after it
-MAX_CLASS_COUNT_ENTRIES = 10_000_000  # largest machines x classes for which used samples are counted by class
 _NO_SAMPLES = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0), np.empty((0, 0), np.int64))
-
-
-def counted_classes(constants: RunConstants) -> int:
-    """Return the number of classes whose used samples are counted per machine; 0 if too many to store."""
-    problem = constants.problem
-    return problem.classes if problem.machines * problem.classes <= MAX_CLASS_COUNT_ENTRIES else 0
 
 
 class Machines:
@@ -97,7 +90,6 @@ class Machines:
         # With aggregate noise, the host of the first machine draws for all.
         is_noisy = (plan or mechanism).is_noisy and self.count > 0
         self._adds_noise = is_noisy and not (problem.uses_aggregate_noise and self.first_machine > 0)
-        self._class_counts = np.zeros((self.count, counted_classes(constants)), dtype=np.int64)
         # For two machines, a block costs more by its empty rows than it saves.
         self.block_size = SAMPLES_PER_BLOCK if problem.machines > 2 else 1
         self.key = key
@@ -122,24 +114,10 @@ class Machines:
     def read_samples(self, t: int) -> HostedSamples:
         """Return the hosted samples of some rounds that include t, read from the source if not in memory."""
         if t not in self.samples.rounds:
-            self._class_counts = self.class_counts(t - 1)
             # Released before the next are read: memory never holds both.
             self.samples = _NO_SAMPLES
             self.samples = self._reader(t)
         return self.samples
-
-    def class_counts(self, t: int) -> IntArray:
-        """Return the numbers of samples used in rounds 1 .. t by class, shape (machines, counted classes)."""
-        counts, rounds = self._class_counts, max(0, t + 1 - self.samples.first_round)
-        if counts.size == 0:
-            return counts
-        rounds, repeats = (1, rounds) if rounds and self.samples.are_full_batches else (rounds, 1)
-        sizes = self.samples.batch_sizes[:rounds]
-        rows, columns = np.nonzero(sizes)
-        machines = np.repeat(columns, sizes[rows, columns])
-        labels = labels_to_classes(self.samples.labels[: len(machines)], counts.shape[1])
-        cells = machines * counts.shape[1] + labels
-        return counts + repeats * np.bincount(cells, minlength=counts.size).reshape(counts.shape)
 
     def accumulate_increments(self, t: int, x: FloatArray, x_previous: FloatArray) -> None:
         """Set the message sum to that of q_{t-1,i} + s_{t,i}, or of gradients, given x_t and x_{t-1}."""

@@ -132,7 +132,7 @@ class CallbackList:
     def on_finish(self, result: Result, communicator: Communicator) -> Result:
         """Call `on_finish` of all callbacks with the public part of a result, and return the whole result."""
         if communicator.rank == 0:
-            self.notify("on_finish", replace(result, diagnostics=None, class_counts=None))
+            self.notify("on_finish", replace(result, diagnostics=None))
         self.raise_failure(communicator)
         return result
 

@@ -24,8 +24,7 @@ from mu2mpi.results.reader import stored_history
 from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, History, previous_checkpoint_path
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-10"
-# Datasets at the root of the file, named as fields of `Checkpoint`
-ROOT_DATASETS = ("q", "class_counts", "canary_scores")
+ROOT_DATASETS = ("q", "canary_scores")  # datasets at the root of the file, named as fields of `Checkpoint`
 # Attributes named as fields of `Checkpoint`, with their types
 SCALAR_ATTRIBUTES: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) if f.type in (int, float)}
 

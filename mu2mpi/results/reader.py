@@ -150,7 +150,6 @@ def read_result(path: Path | str) -> Result:
             accounts=_read_accounts(file),
             theory=_read_dataclass(Theory, file, "theory"),
             diagnostics=_read_dataclass(Diagnostics, file, "diagnostics"),
-            class_counts=_read_array_or_none(file, "diagnostics/class_counts"),
             class_names=_read_strings(file, "model/label"),
             metrics=_read_metrics(file),
             confusion=_read_array_or_none(file, "metrics/confusion"),

@@ -131,7 +131,6 @@ class Checkpoint:
     elapsed_seconds: float
     largest_squared_norm: float  # maximum of ||s_{t,i}||^2 before clipping
     clipped: int  # number of clipped increments
-    class_counts: IntArray  # samples of each class used by each machine, shape (machines, classes)
     privacy: PrivacyStatement  # of the complete run
     numeric_platforms: tuple[str, ...]  # processors and software of the ranks that determine the last bits
     data_digest: bytes  # SHA-256 of the training data and of files about machines

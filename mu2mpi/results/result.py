@@ -47,8 +47,6 @@ class Result:
         Seconds by phase, one value per rank; empty in published files.
     environment : dict of str to str or int
         Hosts, ranks, MPI library and software versions; ``published`` names what was withheld.
-    class_counts : ndarray of int64, shape (machines, classes), or None
-        Samples of each class used by each machine; private like `diagnostics`.
     class_names, label_range : tuple of str or None, tuple of float or None
         Names of the classes (None: numbered); range of regression labels (None for classification).
     metrics : dict of str to float
@@ -79,7 +77,6 @@ class Result:
     diagnostics: Diagnostics | None
     timing: dict[str, FloatArray]
     environment: dict[str, str | int]
-    class_counts: IntArray | None = None
     class_names: tuple[str, ...] | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     label_range: tuple[float, float] | None = None

@@ -90,13 +90,7 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
             scales = [_write_dataset(metrics, name, numbers, each) for name, each in names.items()]
             _write_dataset(metrics, "confusion", confusion, text, scales=scales)
     if result.diagnostics is not None:
-        private = create_group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
-        if (counts := result.class_counts) is not None:
-            machines = _write_dataset(private, "machine", np.arange(len(counts)), "machine")
-            text = "class, or interval of the label range"
-            classes = _write_dataset(private, "class", np.arange(counts.shape[1]), text)
-            text = "samples of each class used by each machine"
-            _write_dataset(private, "class_counts", counts, text, scales=[machines, classes])
+        create_group(file, "diagnostics", {**asdict(result.diagnostics), "note": DIAGNOSTICS_NOTE})
     if result.timing:
         timing, ranks = create_group(file, "timing"), len(next(iter(result.timing.values())))
         scales = [_write_dataset(timing, "rank", np.arange(ranks), "MPI rank")]

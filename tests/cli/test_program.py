@@ -306,8 +306,6 @@ def test_a_file_of_ones_own_from_end_to_end(capsys, tmp_path, monkeypatch):
     result = read_result(output)
     assert result.history.test_accuracy[-1] > 0.3
     assert result.class_names == tuple(map(str, range(10)))
-    assert result.class_counts.shape == (4, 10)
-    assert np.all(result.class_counts > 0)
     code, out, _ = invoke(capsys, "show", output)
     assert "0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in out
     assert invoke(capsys, "run", "--data", path, "--output", tmp_path / "b.h5")[0] == 2

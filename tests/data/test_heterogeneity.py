@@ -8,13 +8,9 @@ from helpers.property_tests import given
 from helpers.sources import ArraySource, random_samples
 from hypothesis import strategies as st
 
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.parallel import Communicator
 from mu2mpi.data.partition import parse_partition
 from mu2mpi.data.partitions.labels import shard_size
-from mu2mpi.execution.plan import resolve_plan
-from mu2mpi.execution.simulation import Simulation
 
 KEY = bytes(range(32))
 PARTITIONS = ["iid", "contiguous", "sorted", "dirichlet:0.3", "dirichlet:50", "labels:1", "labels:2", "owner"]
@@ -184,14 +180,3 @@ def test_the_partitions_are_the_same_for_ever():
 def test_what_cannot_be_dealt(partition):
     with pytest.raises(InputError):
         min_samples_per_machine(make_source(8, 30, 3, 1), 31 if partition == "iid" else 25, partition)
-
-
-@pytest.mark.parametrize("partition", PARTITIONS)
-def test_what_each_machine_got_is_recorded(partition):
-    source = make_source(9, 400, 3, 4)
-    machines = None if partition == "owner" else 4
-    experiment = Experiment(partition=partition, machines=machines, seed=2)
-    result = Simulation(resolve_plan(experiment, source, 1), Communicator()).run()
-    assert result.experiment.machines == 4
-    assert result.class_counts.shape == (4, 3)
-    assert np.all(result.class_counts.sum(axis=1) == result.experiment.rounds)

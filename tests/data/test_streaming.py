@@ -12,7 +12,7 @@ import sys
 from mu2mpi import Experiment, run
 result = run(Experiment(data=sys.argv[1], machines=10, seed=1, partition=sys.argv[2], evaluations=3))
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-print(result.class_counts.sum(), 1024 * int(status["VmHWM"].split()[0]))
+print(result.history.samples[-1], 1024 * int(status["VmHWM"].split()[0]))
 """
 FEATURES = 4000
 

@@ -7,40 +7,35 @@ import numpy as np
 import pytest
 
 from mu2mpi.audit.recorded_ranks import run_on_ranks
-from mu2mpi.core.parallel import block_range
 from mu2mpi.federation.collectives import add_masks, gather_increment_stats, reduce_masked
 from mu2mpi.privacy.noise.noise_stream import key_to_uint32, padded_zeros, root_key
 
 KEY, SHAPE, NORMS, CLIPPED = key_to_uint32(root_key(3)), (3, 5), [1.5, 9.25, 0.0], [4, 0, 7]
 SUMS = np.random.default_rng(1).integers(-(2**40), 2**40, (3, *SHAPE))
-COUNTS = np.random.default_rng(2).integers(0, 9, (5, 3))
 
 
-def hosted_machines(rank, size, q):
+def hosted_machines(rank, q):
     """Return what is collected of the machines of a rank."""
-    (flat_message_sum, own), counts = padded_zeros(SHAPE), COUNTS[list(block_range(len(COUNTS), size, rank))]
+    flat_message_sum, own = padded_zeros(SHAPE)
     own[...] = q
-    public_facts = {"largest_squared_norm": NORMS[rank], "clipped_count": CLIPPED[rank]}
-    return SimpleNamespace(
-        message_sum=own, flat_message_sum=flat_message_sum, class_counts=lambda t: t * counts, **public_facts
-    )
+    statistics = {"largest_squared_norm": NORMS[rank], "clipped_count": CLIPPED[rank]}
+    return SimpleNamespace(message_sum=own, flat_message_sum=flat_message_sum, **statistics)
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "masked"])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_rank_0_has_the_sum_and_the_statistics_of_all_machines(size, key):
     def act(rank):
-        machines = hosted_machines(rank.rank, size, SUMS[rank.rank])
+        machines = hosted_machines(rank.rank, SUMS[rank.rank])
         return (
             reduce_masked(machines.message_sum, rank, key),
-            gather_increment_stats(machines, 2, rank, key),
+            gather_increment_stats(machines, rank, key),
             pickle.dumps(rank.sent),
         )
 
-    (total, counts, _), *others = run_on_ranks(size, act)
+    (total, statistics, _), *others = run_on_ranks(size, act)
     np.testing.assert_array_equal(total, SUMS[:size].sum(axis=0))
-    assert counts[:2] == (max(NORMS[:size]), sum(CLIPPED[:size]))
-    np.testing.assert_array_equal(counts.class_counts, 2 * COUNTS)
+    assert statistics == (max(NORMS[:size]), sum(CLIPPED[:size]))
     for rank, (nothing, _, message) in enumerate(others, start=1):
         assert nothing is None
         assert (SUMS[rank].tobytes()[:40] in message) == (key is None)
@@ -49,7 +44,7 @@ def test_rank_0_has_the_sum_and_the_statistics_of_all_machines(size, key):
 @pytest.mark.parametrize("size", [2, 3])
 def test_masked_parts_add_up_to_the_sum(size):
     def act(rank):
-        machines = hosted_machines(rank.rank, size, SUMS[0] * (rank.rank == 0))
+        machines = hosted_machines(rank.rank, SUMS[0] * (rank.rank == 0))
         add_masks(machines.flat_message_sum, rank, KEY)
         return machines.message_sum
 

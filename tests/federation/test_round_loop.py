@@ -49,7 +49,7 @@ def prepared(**settings):
 def state_of(simulation, result):
     """Return everything that rounds change, as bytes or numbers."""
     iterates, machines = simulation.server.iterates, simulation.machines
-    arrays = *iterates.state_arrays().values(), iterates.noised_sum, machines.message_sum, result.class_counts
+    arrays = *iterates.state_arrays().values(), iterates.noised_sum, machines.message_sum
     names = {f.name for f in dataclasses.fields(result.history)} - {"elapsed_seconds"}
     history = [np.asarray(getattr(result.history, name)).tobytes() for name in sorted(names)]
     return [np.ascontiguousarray(a).tobytes() for a in arrays], history, result.diagnostics

@@ -86,7 +86,7 @@ def simulation_of(
 
 def share_result(result: Result, communicator: Communicator) -> Result:
     """Return the result of a run in one process as ranks get it, on all but rank 0 without private values."""
-    return result if communicator.rank == 0 else replace(result, diagnostics=None, class_counts=None)
+    return result if communicator.rank == 0 else replace(result, diagnostics=None)
 
 
 def machines_on(

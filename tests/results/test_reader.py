@@ -116,7 +116,7 @@ def replace_array(file, name, values):
         lambda file: replace_array(file, "history/message_norm", np.full(3, b"abc")),
         lambda file: replace_array(file, "timing/noise", np.zeros(1)),
         lambda file: replace_array(file, "timing/noise", np.full(2, np.inf)),
-        lambda file: replace_array(file, "diagnostics/class_counts", np.full((2, 2), b"a")),
+        lambda file: file.create_dataset("metrics/confusion", data=np.full((2, 2), b"a")),
         lambda file: file["model/x"].write_direct(np.full(file["model/x"].shape, np.nan)),
     ],
 )
