@@ -1,6 +1,6 @@
 """File format LIBSVM of sparse samples, read into memory."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.data.formats.format import MAX_FEATURES, TextFile, ValueType
-from mu2mpi.data.redaction import DataError, describe_row
+from mu2mpi.data.redaction import DataError
 
 
 @register
@@ -24,10 +24,9 @@ class SvmFile(TextFile):
         with self.text() as lines:
             try:
                 features, labels = sklearn_datasets.load_svmlight_file(lines.buffer)
-            except (ValueError, OverflowError):
-                lines.seek(0)
-                _reject_faulty_line(path, lines)
-                raise
+            except (ValueError, OverflowError) as error:
+                fault = f"{path}: each line needs one label, and features in the order of their numbers"
+                raise DataError(fault, f"{fault}: {error}") from None
         if features.shape[1] > MAX_FEATURES or (features.nnz and features.indices.min() < 0):
             raise InputError(f"{path}: features must be numbered 1 to {MAX_FEATURES}")
         if features.shape[1] < dimension:
@@ -38,21 +37,3 @@ class SvmFile(TextFile):
 
     def arrays(self, wanted_arrays: Mapping[str, ValueType]) -> dict[str, Any]:
         return {name: self._arrays[name] for name in wanted_arrays}
-
-
-def _reject_faulty_line(path: Path, lines: Iterable[str]) -> None:
-    """Raise DataError about the first line with several labels, or with features in no ascending order."""
-    for row, line in enumerate(lines):
-        label, *pairs = line.partition("#")[0].split() or [""]
-        names = (pair.partition(":")[0] for pair in pairs)
-        numbers = [float(name) for name in names if name.isdecimal()]
-        is_too_large = max(numbers, default=0) > MAX_FEATURES
-        faults = {
-            "several labels; keep one": "," in label,
-            f"a feature number above {MAX_FEATURES}; renumber the features": is_too_large,
-            "the same feature twice; keep one of its values": len(set(numbers)) < len(numbers),
-            "features in another order than that of their numbers; sort them": numbers != sorted(numbers),
-        }
-        if fault := next((fault for fault, is_present in faults.items() if is_present), None):
-            place = describe_row(row, has_header=False)
-            raise DataError(f"{path}: a line has {fault}", f"{path}: {place} has {fault}")
