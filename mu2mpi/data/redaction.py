@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import FileIdentity, file_identity
-from mu2mpi.data.text_encoding import describe_encoding
+from mu2mpi.data.text_encoding import NOT_UTF8
 
 MAX_LISTED_NAMES = 20  # names per message
 
@@ -40,8 +40,8 @@ def as_input_errors(path: Path) -> Iterator[None]:
         raise
     except MemoryError:
         raise InputError(f"{path} does not fit into memory; HDF5 files are read in parts") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} {describe_encoding(error.object)}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} {NOT_UTF8}") from None
     except Exception as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
         detail = f"cannot read {path}: {safe_text(reason, 300)}"

@@ -20,7 +20,7 @@ from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.column_values import ColumnValues, number_notation, parse_number
 from mu2mpi.data.redaction import as_input_errors, format_names, safe_text
-from mu2mpi.data.text_encoding import describe_encoding, is_utf16, to_nfc
+from mu2mpi.data.text_encoding import NOT_UTF8, to_nfc
 
 # Default names of the array or columns of features and labels, by option, in order of preference
 DEFAULT_ARRAY_NAMES = {
@@ -178,8 +178,8 @@ class TextFile(DataFile):
         opener: Any = gzip.open if self._is_gzipped else open
         with as_input_errors(self.path), opener(self.path, "rt", encoding="utf-8-sig", newline="") as file:
             start = file.buffer.peek(256)
-            if is_utf16(start):  # plain letters in UTF-16 are valid UTF-8, too
-                raise InputError(f"{self.path} {describe_encoding(start)}")
+            if 3 * start.count(0) > len(start):  # plain letters in UTF-16 are valid UTF-8, too
+                raise InputError(f"{self.path} {NOT_UTF8}")
             yield file
 
 
