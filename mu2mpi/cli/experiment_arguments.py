@@ -1,7 +1,5 @@
-"""Command-line arguments of `run` and `sweep`, and the experiments, sweeps and logs built from them."""
+"""Command-line arguments of `run` and `sweep`, and the experiments and sweeps built from them."""
 
-import os
-import re
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +12,6 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import Sweep, result_name
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import check_creatable
 from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS, choices, is_flag, registry_kind
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.text import warn
@@ -24,9 +21,8 @@ METAVARS = {int: "N", float: "REAL", str: "NAME"}
 
 
 def add_run_options(parser: ArgumentParser, overwrite_help: str) -> None:
-    """Add the options of experiments, logs and checkpoints, which `run` and `sweep` share, to a parser."""
+    """Add the options of experiments and checkpoints, which `run` and `sweep` share, to a parser."""
     add_flag(parser, "--overwrite", overwrite_help)
-    parser.add_argument("--log", type=Path, metavar="FILE", help="text log of evaluations and checkpoints")
     add_shared_options(parser, "--data-dir")
     seconds = CHECKPOINT_INTERVAL_SECONDS
     interval = f"time between checkpoints; Ctrl-C and SIGTERM write one [default: {seconds:g}]"
@@ -59,43 +55,15 @@ def add_field(parser: Any, name: str, field: FieldInfo, **overrides: Any) -> Non
     parser.add_argument(option_string(name), dest=name, **keywords)
 
 
-def prepare_run(arguments: Namespace, communicator: Communicator, output_paths: list[Path]) -> dict[str, Any]:
-    """Check the log file; return keyword arguments of `run` and `run_sweep`."""
+def prepare_run(arguments: Namespace, communicator: Communicator) -> dict[str, Any]:
+    """Check the arguments of `run` and `run_sweep`, and return them as keyword arguments."""
     if not arguments.checkpoint_every > 0:
         arguments.parser.error(f"--checkpoint-every must be positive, got {arguments.checkpoint_every:g}")
     from mu2mpi.execution.environment import kernel_cache_folder
-    from mu2mpi.execution.progress import LogFile
-    from mu2mpi.results.records import checkpoint_path, previous_checkpoint_path
 
     if communicator.rank == 0 and kernel_cache_folder() is None:
         warn("compiled kernels cannot be cached. Set NUMBA_CACHE_DIR to a writable folder")
-    checkpoints = [checkpoint_path(output) for output in output_paths]
-    output_files = (*output_paths, *checkpoints, *map(previous_checkpoint_path, checkpoints))
-    reserved_paths = {os.path.realpath(path) for path in output_files}
-    with communicator.collective_errors():
-        if arguments.log is not None and communicator.rank == 0:
-            _check_log_file(arguments.log, reserved_paths)
-    keywords = {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
-    return {"callbacks": [] if arguments.log is None else [LogFile(arguments.log)], **keywords}
-
-
-def _check_log_file(path: Path, reserved_paths: set[str]) -> None:
-    """Raise InputError unless a log file is writable, and is new or starts with a date."""
-    if os.path.realpath(path) in reserved_paths:
-        raise InputError(f"{path} is another output of this command. Choose another file for the log")
-    try:
-        if os.path.lexists(path):
-            path.open("ab").close()
-        else:
-            check_creatable(path)
-        # Devices and pipes are not read.
-        if path.is_file():
-            with path.open("rb") as file:
-                start = file.read(64)
-            if start and not re.match(rb"\d{4}-\d\d-\d\dT", start):
-                raise InputError(f"{path} exists and is not a log. Choose another file")
-    except OSError as error:
-        raise InputError(f"cannot write the log {path}: {error.strerror}. Choose another file") from None
+    return {name: getattr(arguments, name) for name in ("data_dir", "overwrite", "checkpoint_every")}
 
 
 def explicit_settings(arguments: Namespace) -> dict[str, Any]:

@@ -22,7 +22,7 @@ OPTION_GROUPS = {
     "privacy": "epsilon delta rho neighbours server mechanism noise budgets canaries",
     "federation": "machines partition participation participation_seed objective",
     "run": "config methods index part dry_run seed evaluations checkpoint_every import",
-    "output": "output overwrite log",
+    "output": "output overwrite",
 }
 DEFAULT_OPTION_GROUP = "run"  # group of the options that OPTION_GROUPS does not list
 _GROUP_OF_OPTION = {name: title for title, members in OPTION_GROUPS.items() for name in members.split()}

@@ -1,21 +1,16 @@
-"""Callbacks that report progress: a bar or plain lines on standard error, and log files."""
+"""Callbacks that report progress on standard error: a bar, or plain lines."""
 
 import math
 import sys
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from time import monotonic
 from typing import TextIO
 
 from mu2mpi.core.registry import default_name, lookup
-from mu2mpi.core.text import warn
 from mu2mpi.results.callbacks import Callback, Evaluation, RunStart
-from mu2mpi.results.result import Result
 
 BAR_REFRESH_SECONDS = 0.2  # Smallest interval between two updates of a progress bar
 LOG_INTERVAL_SECONDS = 3.0  # Smallest interval between two progress lines, except for the last round
-
-NOT_PRIVATE_NOTE = "losses and scores are computed without noise on a share of the data, and are not private"
 
 
 def run_headline(start: RunStart) -> str:
@@ -129,38 +124,6 @@ class BarProgress(LogProgress):
         self._bar.close()
         if self._final_evaluation is not None:
             self._print_evaluation(self._final_evaluation)
-
-
-class LogFile(Callback):
-    """Log file of a run's events, as appended lines; write errors only cause a warning."""
-
-    def __init__(self, path: Path | str) -> None:
-        self._path, self._has_warned = Path(path).absolute(), False
-
-    def _write(self, text: str) -> None:
-        time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            # File names may be invalid text, and other processes may append to the same file.
-            with open(self._path, "a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(f"{time} {self._start.name}: {text}\n")
-        except OSError as error:
-            if not self._has_warned:
-                warn(f"cannot write the log {self._path}: {error}; the run continues without it")
-            self._has_warned = True
-
-    def on_start(self, start: RunStart) -> None:
-        self._start, note = start, NOT_PRIVATE_NOTE if start.has_private_test_set else None
-        self._write("; ".join(filter(None, (run_headline(start), note))))
-
-    def on_evaluation(self, evaluation: Evaluation) -> None:
-        self._write(f"round {evaluation.round} of {self._start.constants.rounds}: {evaluation}")
-
-    def on_checkpoint(self, rounds_done: int) -> None:
-        self._write(f"checkpoint after round {rounds_done}")
-
-    def on_finish(self, result: Result) -> None:
-        self._write(f"done, took {duration_text(float(result.history.elapsed_seconds[-1]))}")
 
 
 def progress_callback(label: str = "", interval: float = LOG_INTERVAL_SECONDS) -> Callback:

@@ -33,7 +33,7 @@ def invoke(capsys, *words):
 
 
 def test_the_plan_has_the_numbers_of_the_run_and_writes_nothing(capsys, folder):
-    words = [*RUN, "--dry-run", "--log", "logs/a.txt", "-o", "new/a.h5"]
+    words = [*RUN, "--dry-run", "-o", "new/a.h5"]
     code, out, err = invoke(capsys, *words)
     assert (code, err, state_of(folder)) == (0, "", {})
     lines = dict(re.findall(r"^(\w+) +(.*)$", out, re.MULTILINE))
@@ -58,8 +58,6 @@ def test_the_plan_has_the_numbers_of_the_run_and_writes_nothing(capsys, folder):
         ["--machines", "5000"],
         ["-o", "here.h5"],
         ["-o", "here.h5/a.h5"],
-        ["--log", "here.h5"],
-        ["--log", "same.h5", "-o", "same.h5"],
         ["--data", "here.csv"],
         ["--data", "nan.csv"],
         ["--checkpoint-every", "-1"],

@@ -1,21 +1,12 @@
-"""What a run tells of itself while it goes on, on a terminal and in a log."""
+"""What a run tells of itself while it goes on, on a terminal and elsewhere."""
 
 import io
-import multiprocessing
-import os
 import re
-import resource
-import signal
 
 import pytest
 
-import mu2mpi
 from mu2mpi import Experiment, run
-from mu2mpi.cli import main
-from mu2mpi.core.errors import Interrupted
 from mu2mpi.execution import progress
-from mu2mpi.execution.progress import LogFile
-from mu2mpi.results.callbacks import Callback
 
 
 class Terminal(io.StringIO):
@@ -128,107 +119,3 @@ def test_a_terminal_has_a_bar_with_all_of_it(monkeypatch):
 )
 def test_numbers_have_no_exponents_and_durations_are_short(text, expected):
     assert text == expected
-
-
-SETTINGS = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 20, "seed": 1}
-
-
-class Stops(Callback):
-    def on_evaluation(self, evaluation):
-        if evaluation.round == 8:
-            signal.raise_signal(signal.SIGUSR1)
-
-
-def test_logs_go_on_where_a_run_does(tmp_path, monkeypatch):
-    monkeypatch.setattr("mu2mpi.execution.simulation.DECISION_INTERVAL_SECONDS", 0.0)
-    path, output = tmp_path / "a.log", tmp_path / "a.h5"
-    with pytest.raises(Interrupted) as stop:
-        mu2mpi.run(SETTINGS, output=output, callbacks=[LogFile(path), Stops()])
-    result = mu2mpi.run(SETTINGS, output=output, callbacks=[LogFile(path)])
-    lines, history, done = path.read_text().splitlines(), result.history, stop.value.rounds_done
-    start = rf"20\S+\+00:00 {re.escape(str(output))}: "
-    assert all(re.match(start, line) for line in lines)
-    texts = [re.sub(start, "", line) for line in lines]
-    measured = [text for text in texts if text.startswith("round ")]
-    columns = (history.round, history.test_loss, history.test_accuracy, history.rho_spent)
-    assert measured == [
-        f"round {t} of 20: loss {loss:.4f}, accuracy {score:.1%}, rho spent {spent:.3g}"
-        for t, loss, score, spent in zip(*columns, strict=True)
-    ]
-    first, resumed = (text for text in texts if "T = 20 rounds" in text)
-    assert (first, resumed.endswith(f"; resuming after round {done}")) == (texts[0], True)
-    assert [text for text in texts if "checkpoint" in text] == [f"checkpoint after round {done}"]
-    assert texts[-1].startswith("done, took ")
-
-
-def test_names_in_a_log_need_be_no_text(tmp_path):
-    path, output = tmp_path / "a.log", tmp_path / os.fsdecode(b"\xff.h5")
-    mu2mpi.run({**SETTINGS, "rho": float("inf")}, output=output, callbacks=[LogFile(path)])
-    assert b"\\udcff.h5" in path.read_bytes()
-
-
-def run_with_log(path, seed):
-    mu2mpi.run({**SETTINGS, "seed": seed}, callbacks=[LogFile(path)])
-
-
-def test_lines_of_several_processes_stay_whole(tmp_path):
-    path, context = tmp_path / "a.log", multiprocessing.get_context("fork")
-    writers = [context.Process(target=run_with_log, args=(path, seed)) for seed in range(3)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    lines = path.read_text().splitlines()
-    assert all(re.match(r"20\S+\+00:00 run: (synthetic, |round |done, took )", line) for line in lines)
-    assert sum("done, took" in line for line in lines) == 3
-
-
-@pytest.fixture
-def most_bytes():
-    """Return what lets no file of this process grow beyond so many bytes, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
-
-
-def test_a_full_disk_costs_lines_and_no_run(tmp_path, capsys, most_bytes):
-    path = tmp_path / "a.log"
-    most_bytes(1000)
-    result = mu2mpi.run(SETTINGS, callbacks=[LogFile(path)])
-    assert 500 < path.stat().st_size <= 1000
-    assert capsys.readouterr().err.count("the run continues without it") == 1
-    assert len(result.history) >= 12
-
-
-def test_no_file_of_the_user_is_a_log(tmp_path, capsys):
-    data, output = tmp_path / "data.csv", tmp_path / "a.h5"
-    data.write_text("a,label\n1,0\n0,1\n")
-    run = ["run", "--machines", "2", "--rounds", "5", "-o", str(output)]
-    for file in (data, output, tmp_path / "a.h5.checkpoint", tmp_path):
-        assert main([*run, "--log", str(file)]) == 2
-        assert str(file) in capsys.readouterr().err
-    assert data.read_text() == "a,label\n1,0\n0,1\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
-    log = str(tmp_path / "log")
-    assert main([*run, "--log", log]) == 0
-    assert main([*run, "--overwrite", "--log", log]) == 0
-
-
-def test_commands_write_logs(tmp_path):
-    options = [part for name, value in SETTINGS.items() for part in (f"--{name}", str(value))]
-    log = tmp_path / "new" / "a.log"
-    assert main(["run", *options, "-o", str(tmp_path / "a.h5"), "--log", str(log)]) == 0
-    config = tmp_path / "sweep.toml"
-    config.write_text("seed = [1, 2]")
-    assert main(["sweep", str(config), *options[:-2], "-o", str(tmp_path), "--log", str(log)]) == 0
-    finished = [line.split()[1] for line in log.read_text().splitlines() if "done, took" in line]
-    assert finished == [f"{tmp_path / name}:" for name in ("a.h5", "seed-1.h5", "seed-2.h5")]
-
-
-def test_a_log_says_that_a_test_set_of_ones_own_is_not_protected(tmp_path):
-    data, path = tmp_path / "a.csv", tmp_path / "a.log"
-    data.write_text("a,b,label\n" + "0.5,1,0\n-0.5,0.2,1\n" * 20)
-    mu2mpi.run({"data": str(data), "machines": 2, "rounds": 3}, callbacks=[LogFile(path)])
-    assert "not private" in path.read_text().splitlines()[0]

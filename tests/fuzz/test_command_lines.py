@@ -53,7 +53,6 @@ OPTIONS = {
         "--data",
         "--labels",
         "--config",
-        "--log",
         "--output",
         "--delta",
     ),

@@ -31,14 +31,22 @@ def start(*words, **options):
     return subprocess.Popen([*MU2MPI, *words], stdout=-1, stderr=-1, text=True, **options)
 
 
+def start_with_log(words, log):
+    """Start a command whose standard error, with a line of progress for each evaluation, is a file."""
+    code = "import sys; from mu2mpi import cli; from mu2mpi.execution import progress\n"
+    code += "progress.progress_callback.__defaults__ = '', 0.0\nsys.exit(cli.main())"
+    with open(log, "a") as errors:
+        return subprocess.Popen([sys.executable, "-c", code, *words], stdout=-1, stderr=errors, text=True)
+
+
 def interrupted_after(words, lines, log):
-    """Interrupt a command once its log has so many lines, and return its code and standard error."""
-    process = start(*words, "--log", log)
+    """Interrupt a command after so many lines of progress, and return its code and standard error."""
+    process = start_with_log(words, log)
     while process.poll() is None and not (log.exists() and len(log.read_text().splitlines()) >= lines):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=SECONDS)
-    return process.returncode, errors
+    process.communicate(timeout=SECONDS)
+    return process.returncode, log.read_text()
 
 
 @pytest.mark.slow
@@ -62,14 +70,15 @@ def test_a_run_ends_at_an_interrupt_and_goes_on_to_the_same_bits(lines, tmp_path
 @pytest.mark.slow
 def test_an_interrupt_keeps_a_checkpoint_and_says_how_to_go_on(tmp_path):
     log = tmp_path / "log"
-    asked = ["--rounds", "4000000", "--evaluations", "2", "--log", log]
-    process = start("run", *POPULATION, *asked, *to(tmp_path / "a.h5"))
+    asked = ["--rounds", "4000000", "--evaluations", "2"]
+    process = start_with_log(["run", *POPULATION, *asked, *to(tmp_path / "a.h5")], log)
     while not (log.exists() and "round 1 of" in log.read_text()):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=SECONDS)
+    process.communicate(timeout=SECONDS)
     assert process.returncode == 75
+    errors = log.read_text()
     assert "with a checkpoint. Repeat the command to resume" in errors
     shown = subprocess.run([*MU2MPI, "show", tmp_path / "a.h5"], capture_output=True, text=True, check=True)
     assert re.search(r"\n  [1-9][0-9,]* of 4,000,000 rounds in", shown.stdout)
@@ -214,7 +223,7 @@ def test_of_three_commands_that_resume_one_checkpoint_one_computes_until_it_is_k
     words = ["run", *POPULATION, "--rounds", "4000000", "--evaluations", "2", *to(output)]
 
     def computing():
-        process = start(*words, "--log", log)
+        process = start_with_log(words, log)
         lines = len(log.read_text().splitlines()) if log.exists() else 0
         wait_for(lambda: log.exists() and len(log.read_text().splitlines()) > lines, "the start of the run")
         return process

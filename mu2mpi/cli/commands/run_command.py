@@ -40,7 +40,7 @@ def run_command(arguments: Namespace) -> None:
     from mu2mpi.execution.job import prepare_simulation, run
 
     output = experiment_arguments.output_path(arguments, experiment, communicator.size)
-    keywords = experiment_arguments.prepare_run(arguments, communicator, [output])
+    keywords = experiment_arguments.prepare_run(arguments, communicator)
     if arguments.dry_run:
         from mu2mpi.analysis.run_plan import describe_run_plan
 

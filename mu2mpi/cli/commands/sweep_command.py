@@ -73,8 +73,7 @@ def run_command(arguments: Namespace) -> int:
         return _list_runs(arguments, sweep, chosen, communicator)
     from mu2mpi.execution.sweep_runner import run_sweep
 
-    paths = output_paths(arguments, communicator.size)
-    keywords = experiment_arguments.prepare_run(arguments, communicator, paths)
+    keywords = experiment_arguments.prepare_run(arguments, communicator)
     _, refusals = run_sweep(sweep, chosen, arguments.output, **keywords)
     if communicator.rank == 0:
         experiment_arguments.warn_about_unprotected_test_sets(experiment for _, experiment in chosen)
