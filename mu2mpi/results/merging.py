@@ -20,7 +20,6 @@ from mu2mpi.results.result_files import (
     require_results,
     show_progress,
 )
-from mu2mpi.results.study_index import write_study_index
 from mu2mpi.results.writer import OUTPUT_EXISTS_ERROR, check_output
 
 USER_BLOCK_BYTES = 512  # In front of the HDF5 content: tells study files without opening them as HDF5
@@ -55,7 +54,6 @@ def merge_results(paths: Sequence[Path], output: Path, overwrite: bool = False) 
                 for name, run in show_progress(runs_by_name.items(), len(runs_by_name), "merging"):
                     with open_result(run.path) as result:
                         copy_group(result, study, name)
-                write_study_index(study, runs_by_name)
             file.seek(0)
             file.write(f"{STUDY_SCHEMA}\n".encode())
     except FileExistsError:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import import_files, imported_files
-from mu2mpi.results.opening import is_study, path_exists, study_of, study_results
+from mu2mpi.results.opening import is_study, path_exists, study_results
 from mu2mpi.results.reader import RunSummary, read_summary
 from mu2mpi.results.records import CANARIES_SUFFIX, RESULT_SUFFIX
-from mu2mpi.results.study_index import read_study_index
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -35,14 +34,10 @@ def load_summaries(
     `prefetch` is that of `read_summary`. See `map_files` on `in_parallel`.
     """
     files, warnings = find_result_files(paths)
-    read_by_path, summaries, skipped = dict[Path, RunSummary | str](), [], dict[str, list[Path]]()
-    for study in () if prefetch else dict.fromkeys(filter(None, map(study_of, files))):
-        read_by_path |= read_study_index(study)
-    others = [path for path in files if path not in read_by_path]
+    summaries, skipped = [], dict[str, list[Path]]()
     read = partial(_read_summary_or_error, prefetch=prefetch)
-    read_by_path |= zip(others, map_files(read, others, "reading", in_parallel), strict=True)
-    for path in files:
-        if isinstance(summary := read_by_path[path], RunSummary):
+    for path, summary in zip(files, map_files(read, files, "reading", in_parallel), strict=True):
+        if isinstance(summary, RunSummary):
             summaries.append(summary)
         else:
             # Equal messages, as on a missing extension, count once.

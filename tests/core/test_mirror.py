@@ -26,7 +26,6 @@ ELSEWHERE = {
     "federation/problem.py": "the problem of a run, likewise",
     "federation/trust_mode.py": "facts about trust modes: test_servers.py",
     "privacy/released_sums.py": "the sensitivity that mechanisms are calibrated to: test_mechanisms.py",
-    "results/study_index.py": "tables of a study are those of its folder: test_merging.py",
     "results/result.py": "what is made of a result: test_model.py, test_schema.py",
 }
 """Modules and folders that are tested in files of other names, with these files."""
