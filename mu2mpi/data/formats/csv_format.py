@@ -13,7 +13,6 @@ from typing import Any
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import register
 from mu2mpi.data.column_values import number_notation, object_array, parse_number
 from mu2mpi.data.formats.format import TextFile, ValueType
@@ -21,7 +20,6 @@ from mu2mpi.data.redaction import DataError, describe_row
 from mu2mpi.data.text_encoding import to_nfc
 
 CSV_CELLS_PER_BLOCK = 1 << 18  # cells converted to columns at a time
-CSV_BYTES_PER_CELL = 100  # memory of a cell during the conversion
 
 
 @register
@@ -58,7 +56,6 @@ class CsvFile(TextFile):
         with self._rows() as lines:
             rows = islice(lines, int(self.has_header), None)
             while block := list(islice(rows, max(1, CSV_CELLS_PER_BLOCK // max(1, width)))):
-                check_fits_in_memory(self.path, CSV_BYTES_PER_CELL * len(block) * width)
                 for number, row in enumerate(block, n_rows) if {*map(len, block)} != {width} else ():
                     if len(row) != width:
                         fault = f"has {len(row)} values, and the first {width}"
