@@ -58,8 +58,11 @@ def resolve_sweep(
     with communicator.collective_errors():
         for experiment in experiments:
             try:
-                source = sources[experiment.data_set_identity]
-                plans[experiment] = _checked_plan(experiment, source, ranks)
+                if isinstance(source := sources[experiment.data_set_identity], InputError):
+                    raise source
+                plan = resolve_plan(experiment, source, ranks)
+                _ = plan.privacy_statement  # raises InputError
+                plans[experiment] = plan
             except InputError as error:
                 if sweep.compares_methods and isinstance(error, MissingPackageError):
                     sweep.exclude(experiment.settings(), error)
@@ -68,15 +71,6 @@ def resolve_sweep(
         sweep.require_remaining_runs(len(plans), [*refused.values()] or sweep.exclusions)
     check_agreement({"the list of runs that are refused": (sweep.exclusions, refused)}, communicator)
     return SweepPlans(plans, refused)
-
-
-def _checked_plan(experiment: Experiment, source: DataSource | InputError, ranks: int) -> Plan:
-    """Return the plan of an experiment; InputError if the source is one, or the run is refused."""
-    if isinstance(source, InputError):
-        raise source
-    plan = resolve_plan(experiment, source, ranks)
-    _ = plan.privacy_statement  # raises InputError
-    return plan
 
 
 def _open_sources(

@@ -38,14 +38,9 @@ class HostedSamples:
     def _round_ends(self) -> list[int]:  # integers of Python are faster to look up than those of an array
         return [0, *np.cumsum(self.batch_sizes.sum(axis=1)).tolist()]
 
-    @cached_property
-    def are_full_batches(self) -> bool:
-        """Whether every round uses all hosted samples, which are then stored once."""
-        return self._round_ends[-1] > len(self.labels)
-
     def round_bounds(self, t: int) -> tuple[int, int]:
         """Return the bounds (start, stop) in `features` of the samples of round t."""
-        if self.are_full_batches:
+        if self._round_ends[-1] > len(self.labels):  # Full batches are stored once.
             return 0, len(self.labels)
         return self._round_ends[t - self.first_round], self._round_ends[t - self.first_round + 1]
 
