@@ -123,7 +123,7 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
         f"{privacy.adversary} learns at most this about any one sample of one machine (neighbours "
         f"= {privacy.neighbours}): {claim}",
         relation_comparison(privacy),
-        describe_tradeoff(privacy.tradeoff),
+        describe_tradeoff(privacy.comparisons),
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
         f"coordinate of the noise has standard deviation {mechanism.sigma:.6g} in "
         f"{'each draw' if mechanism.noise_shares == 1 else noise_sum}{mechanism.noise_description}, "
@@ -140,10 +140,10 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
 
 def relation_comparison(privacy: PrivacyStatement) -> str:
     """Return a sentence with epsilon for both neighbouring relations; empty if a file does not state them."""
-    if math.isnan(privacy.epsilon_replace + privacy.epsilon_zero_out):
+    if not privacy.comparisons:
         return ""
     claims = (
-        f"{rounded_up(getattr(privacy, field))} for {name}{' (calibrated)' * (name == privacy.neighbours)}"
+        f"{rounded_up(privacy.comparisons[field])} for {name}{' (calibrated)' * (name == privacy.neighbours)}"
         for name, field in RELATION_EPSILONS.items()
     )
     return f"Epsilon of this noise by neighbours: {', '.join(claims)}."

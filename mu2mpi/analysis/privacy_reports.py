@@ -141,7 +141,7 @@ def _check_claims(group_size: GroupSize | None, path: Path) -> CheckedClaims:
     privacy, accounts, problems = result.privacy, result.accounts, claim_contradictions(result)
     claim = privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
     rho, *epsilons = description.claim_columns(*claim)
-    stated, names = privacy.tradeoff, ("mu", "tpr_at_fpr_0.01")
+    stated, names = privacy.comparisons, ("mu", "tpr_at_fpr_0.01")
     rates = [rounded_up(stated[name]) if stated else setting_labels.MISSING for name in names]
     verdict = "MISMATCH" if problems else "agrees"
     remarks = [concern.full for concern in privacy.concerns(accounts)]

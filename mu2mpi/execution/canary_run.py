@@ -50,9 +50,8 @@ class Canaries:
         secret = derive_key(key.astype("<u4").tobytes(), "canaries")
         self._coordinates = np.random.default_rng(list(secret)).permutation(problem.d)[:m]
         self._included = np.frombuffer(hashlib.shake_256(secret).digest(m), np.uint8) % 2 == 1
-        self._relation: str = getattr(mechanism, "neighbours", "replace")
         unit = math.floor(mechanism.clip_norm / mechanism.grid_spacing)
-        self._variants = unit, -unit if self._relation == "replace" else 0
+        self._variants = unit, -unit if mechanism.neighbours == "replace" else 0
         self._increments = np.where(self._included, *self._variants)
         self._flat_increments, self._flat_noised = np.zeros((2, size), np.int64)
         # Noise of each observed message, and its machine
@@ -91,6 +90,6 @@ class Canaries:
             included=self._included,
             sigma_score=math.sqrt(n) * mechanism.sigma / mechanism.grid_spacing,
             separation=math.sqrt(n) * mechanism.sensitivity / mechanism.sigma,
-            relation=self._relation,
+            relation=mechanism.neighbours,
             run_digest=run_digest(result.experiment, result.x, result.w),
         )

@@ -142,7 +142,6 @@ def _protected_part(best: Result, selection: Selection, epsilon: float) -> Resul
         # The theorem bounds the mean over runs, not that of selected ones.
         theory=None if best.theory is None else replace(best.theory, excess_loss_bound=math.nan),
         diagnostics=None,
-        class_counts=None,
         timing={},
         cost={},
     )

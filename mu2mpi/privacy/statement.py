@@ -30,9 +30,10 @@ _SIMULATION_SIMPLIFICATIONS = {
     "aggregate": ("noise = aggregate", "The noise of all machines is drawn as one"),
     "unmasked": ("masks = none", "No masks hide single messages"),
 }
-# Field with epsilon of each neighbouring relation
+# Claims for comparisons: epsilon of the noise for each neighbouring relation, mu and rates of an attacker
 RELATION_EPSILONS = {relation: f"epsilon_{relation.replace('-', '_')}" for relation in UNIT_SENSITIVITIES}
-_GROUPED_FIELDS = ("mechanism", "selection", "tradeoff")  # fields of a statement whose members are HDF5 attributes
+COMPARISONS = (*RELATION_EPSILONS.values(), *TRADEOFF_CLAIMS)
+_GROUPED_FIELDS = ("mechanism", "selection", "comparisons")  # fields whose members are HDF5 attributes
 LARGE_EPSILON = 10.0  # above it a guarantee means little: likelihood ratios up to e^10 = 22,026
 # HDF5 attribute type of each field type, and its name in messages
 _ATTRIBUTE_TYPES = {
@@ -52,8 +53,6 @@ class PrivacyStatement:
     delta: float
     epsilon: float  # (epsilon, delta)-DP by Lemma 2.5 of the paper, or as `epsilon_exact` without a rho
     epsilon_exact: float  # smallest known epsilon at delta, for the relation `neighbours` of the mechanism
-    epsilon_replace: float = math.nan  # `epsilon_exact` of this noise for "replace"; NaN if not stated
-    epsilon_zero_out: float = math.nan
     epsilon_sampler: float  # part of `epsilon_exact` that covers the error of the noise sampler
     S: float  # L2 bound on one sample's increment before clipping, such as G + 2LD
     # "protocol"; or if the guarantee is that of the protocol but not of what was sent, "aggregate" (noise of
@@ -62,23 +61,20 @@ class PrivacyStatement:
     noise_recomputable: bool = False  # whether the noise key follows from the recorded seed
     privacy_unit: str = PRIVACY_UNIT
     selection: Selection | None = None  # how the run was chosen, if it is the best of several
-    # mu and rates of an attacker by attribute name, as of `TradeoffCurve.claims`; empty in earlier files
-    tradeoff: Mapping[str, float] = field(default_factory=dict)
+    comparisons: Mapping[str, float] = field(default_factory=dict)  # `COMPARISONS`; empty in earlier files
 
     @classmethod
     def of(cls, mechanism: Mechanism, delta: float, **claims: Any) -> Self:
         """Build a mechanism's privacy statement, with epsilons; InputError if a library is missing."""
-        epsilons = dict.fromkeys((f.name for f in fields(cls) if f.name.startswith("epsilon")), math.nan)
-        statement = cls(mechanism=mechanism, delta=delta, **{**epsilons, **claims})
-        return statement._with_claims()
+        epsilons: dict[str, Any] = dict.fromkeys(("epsilon", "epsilon_exact", "epsilon_sampler"), math.nan)
+        return cls(mechanism=mechanism, delta=delta, **epsilons, **claims)._with_claims()
 
     def of_selection(self, selection: Selection) -> Self:
         """Privacy statement of a selection, from that of the selected run."""
         return replace(self, selection=selection)._with_claims()
 
     def _with_claims(self) -> Self:
-        tradeoff = TradeoffCurve(self.guarantee, self.delta).claims()
-        return replace(self, **self._compute_epsilons(), tradeoff=tradeoff)
+        return replace(self, **self._compute_epsilons(), comparisons=self._compute_comparisons())
 
     @property
     def aggregated_machines(self) -> int:
@@ -95,10 +91,10 @@ class PrivacyStatement:
         return guarantee if self.selection is None else self.selection.guarantee(guarantee)
 
     def __getattr__(self, name: str) -> Any:
-        """Forward attribute access to the trade-off claims and the mechanism, in the same HDF5 group."""
+        """Forward attribute access to the comparisons and the mechanism, in the same HDF5 group."""
         if name.startswith("_") or name in _GROUPED_FIELDS:
             raise AttributeError(name)
-        return self.tradeoff[name] if name in self.tradeoff else getattr(self.mechanism, name)
+        return self.comparisons[name] if name in self.comparisons else getattr(self.mechanism, name)
 
     @property
     def adversary(self) -> str:
@@ -129,15 +125,14 @@ class PrivacyStatement:
         rho = {} if self.rho is None else {"rho": self.rho}
         claims = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _GROUPED_FIELDS}
         selection = {} if self.selection is None else asdict(self.selection)
-        return {**claims, **rho, **selection, **self.tradeoff, **self.mechanism.file_attributes()}
+        return {**claims, **rho, **selection, **self.comparisons, **self.mechanism.file_attributes()}
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
         """Build a privacy statement from the HDF5 attributes of `/privacy`; InputError if any is invalid."""
         # Files without the relation are from before there was another one.
-        older = {"neighbours": "replace", "epsilon_replace": math.nan, "epsilon_zero_out": math.nan}
-        if older.keys().isdisjoint(attributes):
-            attributes = {**older, **attributes}
+        if is_earlier := {"neighbours", *COMPARISONS}.isdisjoint(attributes):
+            attributes = {"neighbours": "replace", **attributes}
         name, protected = (_read_attribute(key, str, attributes) for key in ("mechanism", "protects"))
         mechanism_type: type[Mechanism] = lookup("mechanisms", name)
         if protected != mechanism_type.protected_outputs:
@@ -145,10 +140,11 @@ class PrivacyStatement:
         mechanism = mechanism_type(**_read_dataclass_fields(mechanism_type, attributes))
         has_selection = "select" in attributes
         selection = Selection(**_read_dataclass_fields(Selection, attributes)) if has_selection else None
-        stated = TRADEOFF_CLAIMS if any(name in attributes for name in TRADEOFF_CLAIMS) else ()
-        tradeoff = {name: _read_attribute(name, float, attributes) for name in stated}
+        comparisons = {
+            name: _read_attribute(name, float, attributes) for name in COMPARISONS * (not is_earlier)
+        }
         own = _read_dataclass_fields(cls, attributes)
-        statement = cls(mechanism=mechanism, selection=selection, tradeoff=tradeoff, **own)
+        statement = cls(mechanism=mechanism, selection=selection, comparisons=comparisons, **own)
         if "rho" in attributes and mechanism_type.budget_parameter != "rho":
             raise InputError(f"rho = {attributes['rho']!r} is claimed, but {name!r} has no rho")
         return statement
@@ -175,35 +171,30 @@ class PrivacyStatement:
             if any(map(operator.gt, own, selection.sampler_error)):
                 messages.append("the sampler error of the selected run is larger than that of all runs")
         computed = {"rho": self.guarantee.rho, **self._compute_epsilons()}
-        if all(math.isnan(getattr(self, name)) for name in RELATION_EPSILONS.values()):
-            computed = {name: computed[name] for name in computed.keys() - RELATION_EPSILONS.values()}
-        rates = TradeoffCurve(self.guarantee, self.delta).claims() if self.tradeoff else {}
-        computed |= {name: rates[name] for name in self.tradeoff}
+        if self.comparisons:
+            computed |= self._compute_comparisons()
         return messages + [
             f"{name} = {_format_decimal(getattr(self, name))} is claimed, but {mechanism.rounds:,} rounds"
             f" with sigma = {mechanism.sigma:.10g} and clip_norm = {mechanism.clip_norm:.10g} give "
             f"{_format_decimal(value)}"
             for name, value in computed.items()
             # Mu follows from differences of epsilons, in which rounding errors are larger.
-            if not approx_equal(getattr(self, name), value, 1e-6 if name in rates else 1e-9)
+            if not approx_equal(getattr(self, name), value, 1e-6 if name in TRADEOFF_CLAIMS else 1e-9)
         ]
 
     def _compute_epsilons(self) -> dict[str, Any]:
-        """Epsilons by field name, those of both neighbouring relations included."""
         guarantee, delta = self.guarantee, self.delta
         epsilon, exact = guarantee.epsilon(delta), guarantee.epsilon_exact_noise(delta)
-        others = {
-            name: self._guarantee_of(self.mechanism.with_neighbours(relation)).epsilon(delta)
-            for relation, name in RELATION_EPSILONS.items()
-            if relation != self.neighbours
-        }
         return {
             "epsilon": guarantee.epsilon_paper(delta),
             "epsilon_exact": epsilon,
             "epsilon_sampler": epsilon - exact if math.isfinite(exact) else 0.0,
-            RELATION_EPSILONS[self.neighbours]: epsilon,
-            **others,
         }
+
+    def _compute_comparisons(self) -> dict[str, float]:
+        mechanisms = {name: self.mechanism.with_neighbours(r) for r, name in RELATION_EPSILONS.items()}
+        epsilons = {name: self._guarantee_of(m).epsilon(self.delta) for name, m in mechanisms.items()}
+        return epsilons | TradeoffCurve(self.guarantee, self.delta).claims()
 
     def _repr_html_(self) -> str:
         rows = [

@@ -19,8 +19,7 @@ from mu2mpi.core.registry import lookup
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.federation.timer import TIMED_PHASES
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
-from mu2mpi.privacy.accounting.tradeoff import TRADEOFF_CLAIMS
-from mu2mpi.privacy.statement import RELATION_EPSILONS, PrivacyStatement
+from mu2mpi.privacy.statement import COMPARISONS, RELATION_EPSILONS, PrivacyStatement
 from mu2mpi.results import records
 from mu2mpi.results.opening import open_result, stored_experiment, stored_privacy
 from mu2mpi.results.records import SCORE_COLUMNS, Diagnostics, History, Theory
@@ -31,7 +30,6 @@ PRIVACY_ATTRIBUTES = {
     "epsilon_paper": "epsilon", "epsilon_exact": "epsilon_exact", "sigma": "sigma", "mu": "mu",
     "tpr": "tpr_at_fpr_0.01", "attack_accuracy": "attack_accuracy",
 } | {name: name for name in RELATION_EPSILONS.values()}  # fmt: skip
-RECENT_CLAIMS = {*TRADEOFF_CLAIMS, *RELATION_EPSILONS.values()}  # attributes that earlier files lack
 # Measurements of a summary that are attributes of /theory
 THEORY_ATTRIBUTES = (
     "excess_loss", "excess_loss_bound", "minimum_loss", "initial_gradient_norm", "final_gradient_norm",
@@ -59,11 +57,11 @@ class RunSummary:
     created: str  # ISO 8601, UTC
     test_loss: float  # mean loss of the output x_T on the test set
     test_accuracy: float  # of the output, in [0, 1]; NaN for regression
-    # Other numbers by name: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, fields of `Theory`, ``ranks``;
-    # not in old files ``epsilon_replace``, ``epsilon_zero_out``, ``mu``, ``tpr``, ``attack_accuracy``, ``cores``;
-    # ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` (sums over machines), ``elapsed_seconds``,
-    # mean seconds over ranks such as ``noise_seconds``, ``core_hours``, ``peak_memory`` (bytes of the rank with
-    # most), and metrics
+    # Other numbers by name: ``epsilon_paper``, ``epsilon_exact``, ``sigma``, fields of `Theory`, ``ranks``,
+    # ``parameters`` (d), ``samples_used`` and ``gradient_evaluations`` (sums over machines),
+    # ``elapsed_seconds``, mean seconds over ranks such as ``noise_seconds``, ``core_hours``, ``peak_memory``
+    # (bytes of the rank with most), and metrics. Not in old files: ``cores``, ``epsilon_replace``,
+    # ``epsilon_zero_out``, ``mu``, ``tpr``, ``attack_accuracy``
     measurements: dict[str, float] = field(default_factory=dict)
     test_r2: float = math.nan  # of the output; NaN for classification
     public_facts: PublicFacts | None = None  # public facts of the data that a preset may use
@@ -185,7 +183,7 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         measurements = {
             name: read_number(privacy, stored)
             for name, stored in PRIVACY_ATTRIBUTES.items()
-            if stored not in RECENT_CLAIMS or h5py.h5a.exists(privacy, stored.encode())
+            if stored not in COMPARISONS or h5py.h5a.exists(privacy, stored.encode())
         }
         if b"theory" in file.id:
             theory = open_group(file, "theory")

@@ -298,11 +298,11 @@ def test_a_statement_has_both_epsilons_of_its_noise(neighbours, name):
 
 def test_files_without_a_relation_are_of_replaced_samples():
     stated = PrivacyStatement.of(calibrated("gaussian", "replace"), 1e-3, server="trusted", S=3.0)
-    names = {"neighbours", "epsilon_replace", "epsilon_zero_out"}
+    names = {"neighbours", *stated.comparisons}
     older = {name: v for name, v in stated.file_attributes().items() if name not in names}
     read = PrivacyStatement.from_attributes(older)
     assert read.neighbours == "replace"
-    assert math.isnan(read.epsilon_zero_out)
+    assert read.comparisons == {}
     assert read.mismatches() == []
 
 

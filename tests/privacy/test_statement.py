@@ -11,6 +11,8 @@ from helpers.simulations import make_schedule
 from hypothesis import strategies as st
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee
+from mu2mpi.privacy.accounting.tradeoff import TradeoffCurve
 from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
 from mu2mpi.privacy.mechanisms.last_iterate_mechanism import LastIterateMechanism, final_batch_size
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
@@ -36,8 +38,11 @@ def make_statement(rho=4.0, delta=1e-5, clip_norm=1.5, rounds=600, seeded=False,
         epsilon=sampled(ref.epsilon_paper, rho, delta, clip_norm, rounds),
         epsilon_exact=exact,
         epsilon_sampler=exact - float(ref.epsilon_exact(rho, delta)),
-        epsilon_replace=exact,
-        epsilon_zero_out=sampled(ref.epsilon_exact, rho / 2, delta, clip_norm, rounds, rho),
+        comparisons={
+            "epsilon_replace": exact,
+            "epsilon_zero_out": sampled(ref.epsilon_exact, rho / 2, delta, clip_norm, rounds, rho),
+            **TradeoffCurve(make_mechanism(rho, clip_norm, rounds).guarantee(), delta).claims(),
+        },
         S=118.5,
         noise_recomputable=seeded,
         **others,
@@ -126,7 +131,7 @@ def test_what_is_not_private_is_said():
     assert briefly(make_statement(rho=0.1, delta=1 / 6001)) == []
     silent = changed(
         STATEMENT, rho=math.inf, epsilon=math.inf, epsilon_exact=math.inf, epsilon_sampler=0.0, sigma=0.0,
-        epsilon_replace=math.inf, epsilon_zero_out=math.inf,
+        **TradeoffCurve(GaussianGuarantee(math.inf)).claims(), epsilon_replace=math.inf, epsilon_zero_out=math.inf,
     )  # fmt: skip
     assert briefly(silent) == ["no noise"]
     assert silent.mismatches() == []
@@ -156,8 +161,10 @@ def test_a_file_repeats_every_statement(mechanism, noise):
     assert ("rho" in attributes) == (made.rho is not None) == (mechanism.budget_parameter == "rho")
     assert attributes["mechanism"] == mechanism.name
     assert attributes["protects"] == mechanism.protected_outputs
-    own = {f.name for kind in (made, mechanism) for f in fields(kind)} - {"mechanism", "selection", "tradeoff"}
+    own = {f.name for kind in (made, mechanism) for f in fields(kind)}
+    own -= {"mechanism", "selection", "comparisons"}
     own |= {"mu", "tpr_at_fpr_0.001", "tpr_at_fpr_0.01", "tpr_at_fpr_0.1", "attack_accuracy"}
+    own |= {"epsilon_replace", "epsilon_zero_out"}
     assert set(attributes) == {*own, "mechanism", "protects"}
     for name in own:
         assert getattr(made, name) == attributes[name]
@@ -168,14 +175,15 @@ def test_rates_of_an_attacker_are_recomputed_and_may_be_absent_together(mechanis
     made = PrivacyStatement.of(mechanism, 1e-5, server="trusted", S=1.5)
     assert not [text for text in made.mismatches() if "mu" in text or "tpr" in text or "accuracy" in text]
     assert made.mu >= (made.rho or 0.0)
-    for name, claim in made.tradeoff.items():
+    for name, claim in made.comparisons.items():
         for factor in (0.999, 1.001):
             problems = changed(made, **{name: factor * claim}).mismatches()
             assert [text for text in problems if text.startswith(f"{name} = ")]
-    earlier = {n: v for n, v in made.file_attributes().items() if n not in made.tradeoff}
+    absent = {"neighbours", *made.comparisons}
+    earlier = {n: v for n, v in made.file_attributes().items() if n not in absent}
     read = PrivacyStatement.from_attributes(earlier)
-    assert read.tradeoff == {}
-    assert read.file_attributes() == earlier
+    assert read.comparisons == {}
+    assert read.file_attributes() == {**earlier, "neighbours": "replace"}
     assert read.mismatches() == made.mismatches()
     with pytest.raises(AttributeError):
         _ = read.mu

@@ -88,12 +88,12 @@ def _select_run(arguments: Namespace, sweep: Sweep, communicator: Communicator) 
     from mu2mpi.execution.sweep_selection import run_selection
 
     # Logs and lists of runs would show more than the result.
-    for name, default in {"index": None, "part": (0, 1), "dry_run": False, "log": None}.items():
+    for name, default in {"index": None, "part": (0, 1), "dry_run": False}.items():
         if getattr(arguments, name) != default:
             option = experiment_arguments.option_string(name)
             arguments.parser.error(f"--select does not work with {option}, as it writes one result")
     (path,) = output_paths(arguments, communicator.size)
-    keywords = experiment_arguments.prepare_run(arguments, communicator, [path])
+    keywords = experiment_arguments.prepare_run(arguments, communicator)
     keywords = {name: keywords[name] for name in ("data_dir", "overwrite")}
     names = [field.name for field in fields(Selection) if hasattr(arguments, field.name)]
     selection = Selection(**{name: getattr(arguments, name) for name in names})
