@@ -140,9 +140,8 @@ class PrivacyStatement:
         mechanism = mechanism_type(**_read_dataclass_fields(mechanism_type, attributes))
         has_selection = "select" in attributes
         selection = Selection(**_read_dataclass_fields(Selection, attributes)) if has_selection else None
-        comparisons = {
-            name: _read_attribute(name, float, attributes) for name in COMPARISONS * (not is_earlier)
-        }
+        stated = () if is_earlier else COMPARISONS
+        comparisons = {name: _read_attribute(name, float, attributes) for name in stated}
         own = _read_dataclass_fields(cls, attributes)
         statement = cls(mechanism=mechanism, selection=selection, comparisons=comparisons, **own)
         if "rho" in attributes and mechanism_type.budget_parameter != "rho":

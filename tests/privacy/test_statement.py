@@ -131,7 +131,8 @@ def test_what_is_not_private_is_said():
     assert briefly(make_statement(rho=0.1, delta=1 / 6001)) == []
     silent = changed(
         STATEMENT, rho=math.inf, epsilon=math.inf, epsilon_exact=math.inf, epsilon_sampler=0.0, sigma=0.0,
-        **TradeoffCurve(GaussianGuarantee(math.inf)).claims(), epsilon_replace=math.inf, epsilon_zero_out=math.inf,
+        epsilon_replace=math.inf, epsilon_zero_out=math.inf,
+        **TradeoffCurve(GaussianGuarantee(math.inf)).claims(),
     )  # fmt: skip
     assert briefly(silent) == ["no noise"]
     assert silent.mismatches() == []

@@ -94,7 +94,7 @@ def test_one_poisson_batch(multiplier, probability):
         mixed = probability * norm.sf(thresholds, value, multiplier)
         return mixed + (1 - probability) * norm.sf(thresholds, 0, multiplier)
 
-    losses = PoissonMechanism.compose_pld(multiplier, 1, probability, 1)
+    losses = PoissonMechanism.compose_pld("replace", multiplier, 1, probability, 1)
     curve = TradeoffCurve(PrivacyCurveGuarantee(losses.get_epsilon_for_delta), 1e-6)
     assert_bounds(curve, tail(-1)[::-1], tail(1)[::-1], 1e-6)
 
@@ -108,7 +108,7 @@ def test_two_poisson_batches(multiplier, probability):
         masses = np.diff(shifted + (1 - probability) * norm.cdf(edges, 0, multiplier))
         return np.outer(masses, masses) + 1e-300
 
-    losses = PoissonMechanism.compose_pld(multiplier, 1, probability, 2)
+    losses = PoissonMechanism.compose_pld("replace", multiplier, 1, probability, 2)
     curve = TradeoffCurve(PrivacyCurveGuarantee(losses.get_epsilon_for_delta), 1e-6)
     assert_bounds(curve, *exact_rates(cells(1), cells(-1)), 1e-6)
 
