@@ -59,7 +59,7 @@ def read_runs(arguments: Namespace, prefetch: Collection[str] = ()) -> "tuple[li
     from mu2mpi.analysis.setting_labels import select_runs
     from mu2mpi.results.result_files import load_summaries, require_results
 
-    runs, warnings = load_summaries(arguments.paths, arguments.strict, prefetch=prefetch, in_parallel=True)
+    runs, warnings = load_summaries(arguments.paths, arguments.strict, prefetch=prefetch)
     warn(*(f"skipped: {warning}" for warning in warnings))
     require_results(runs, arguments.paths)
     return select_runs(runs, arguments.where), warnings

@@ -32,7 +32,7 @@ def merge_results(paths: Sequence[Path], output: Path, overwrite: bool = False) 
     Raises InputError, before anything is written, if a file is not a result or two results have one name.
     """
     check_output(output, overwrite)
-    runs, _ = load_summaries(paths, strict=True, prefetch=("contents",), in_parallel=True)
+    runs, _ = load_summaries(paths, strict=True, prefetch=("contents",))
     require_results(runs, paths)
     runs_by_name, clashes = dict[str, RunSummary](), dict[str, list[Path]]()
     relative = relative_paths([run.path for run in runs], paths)

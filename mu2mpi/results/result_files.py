@@ -1,42 +1,36 @@
 """Search for results in folders and study files, and read the summaries that tables and figures need."""
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.registry import import_files, imported_files
 from mu2mpi.results.opening import is_study, path_exists, study_results
 from mu2mpi.results.reader import RunSummary, read_summary
 from mu2mpi.results.records import CANARIES_SUFFIX, RESULT_SUFFIX
 
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
 MAX_JOINED_NAMES = 3  # Longest list of names that `join_names` writes out
 PROGRESS_MIN_FILES = 100  # Smallest number of files for which progress is shown
-PARALLEL_MIN_FILES = 1000  # Smallest number of files read in parallel, for which starting processes pays off
 F = TypeVar("F")
 T = TypeVar("T")
 
 
 def load_summaries(
-    paths: Iterable[Path], strict: bool = False, *, prefetch: Collection[str] = (), in_parallel: bool = False
+    paths: Iterable[Path], strict: bool = False, *, prefetch: Collection[str] = ()
 ) -> tuple[list[RunSummary], list[str]]:
     """Read the summaries of result files in files and folders, with a warning for each reason to skip some.
 
     With `strict`, raise InputError instead of skipping. Folders are searched by `find_result_files`, and
-    `prefetch` is that of `read_summary`. See `map_files` on `in_parallel`.
+    `prefetch` is that of `read_summary`.
     """
     files, warnings = find_result_files(paths)
     summaries, skipped = [], dict[str, list[Path]]()
     read = partial(_read_summary_or_error, prefetch=prefetch)
-    for path, summary in zip(files, map_files(read, files, "reading", in_parallel), strict=True):
+    for path, summary in zip(files, map_files(read, files, "reading"), strict=True):
         if isinstance(summary, RunSummary):
             summaries.append(summary)
         else:
@@ -57,61 +51,9 @@ def _read_summary_or_error(path: Path, prefetch: Collection[str]) -> RunSummary 
         return str(error)
 
 
-def map_files(
-    function: Callable[[F], T], files: Sequence[F], action: str, in_parallel: bool = True
-) -> Iterator[T]:
-    """Yield `function(file)` of each file in order, and show the progress if there are many.
-
-    From `PARALLEL_MIN_FILES` files on, there is a process per processor, this one included. The others import
-    the main module, so that scripts of users need a guard ``if __name__ == "__main__"``; commands have one.
-    `function` must be a function of a module, and its results small.
-    """
-    processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not in_parallel or processes == 1 or len(files) < PARALLEL_MIN_FILES:
-        results: Iterator[T] = map(function, files)
-    else:
-        results = _map_in_processes(function, files, processes)
-    return iter(show_progress(results, len(files), action))
-
-
-def _map_in_processes(function: Callable[[F], T], files: Sequence[F], processes: int) -> Iterator[T]:
-    from multiprocessing import get_context, resource_tracker
-
-    context = get_context("spawn")  # A fork may deadlock in threads of libraries.
-    extensions, receivers = [file.path for file in imported_files().values()], []
-    resource_tracker.ensure_running()  # Its start unblocks SIGINT.
-    # The processes ignore Ctrl-C, and end as soon as nobody receives their results.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    with ExitStack() as stack:
-        try:
-            for k in range(1, processes):
-                receiver, sender = context.Pipe(duplex=False)
-                receivers.append(stack.enter_context(receiver))
-                share = sender, function, files[k::processes], extensions
-                with sender:
-                    context.Process(target=_send_results, args=share, daemon=True).start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for k, file in enumerate(files):
-            try:
-                result = receivers[k % processes - 1].recv() if k % processes else function(file)
-            except EOFError:  # The process was killed, or could not import the main module.
-                result = function(file)
-            if isinstance(result, Exception):
-                raise result
-            yield result
-
-
-def _send_results(
-    sender: "Connection", function: Callable[[F], T], files: Sequence[F], extensions: Sequence[Path]
-) -> None:
-    import_files(extensions)
-    with suppress(BrokenPipeError):
-        for file in files:
-            try:
-                sender.send(function(file))
-            except InputError as error:
-                sender.send(error)
+def map_files(function: Callable[[F], T], files: Sequence[F], action: str) -> Iterator[T]:
+    """Yield `function(file)` of each file in order, and show the progress if there are many."""
+    return iter(show_progress(map(function, files), len(files), action))
 
 
 def show_progress(results: Iterable[T], count: int, action: str) -> Iterable[T]:
