@@ -130,8 +130,8 @@ class PrivacyStatement:
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, Any]) -> Self:
         """Build a privacy statement from the HDF5 attributes of `/privacy`; InputError if any is invalid."""
-        # Files without the relation are from before there was another one.
-        if is_earlier := {"neighbours", *COMPARISONS}.isdisjoint(attributes):
+        stated = () if attributes.keys().isdisjoint(COMPARISONS) else COMPARISONS
+        if not stated:  # Files without the relation are from before there was another one.
             attributes = {"neighbours": "replace", **attributes}
         name, protected = (_read_attribute(key, str, attributes) for key in ("mechanism", "protects"))
         mechanism_type: type[Mechanism] = lookup("mechanisms", name)
@@ -140,7 +140,6 @@ class PrivacyStatement:
         mechanism = mechanism_type(**_read_dataclass_fields(mechanism_type, attributes))
         has_selection = "select" in attributes
         selection = Selection(**_read_dataclass_fields(Selection, attributes)) if has_selection else None
-        stated = () if is_earlier else COMPARISONS
         comparisons = {name: _read_attribute(name, float, attributes) for name in stated}
         own = _read_dataclass_fields(cls, attributes)
         statement = cls(mechanism=mechanism, selection=selection, comparisons=comparisons, **own)

@@ -83,7 +83,7 @@ def test_other_rows_columns_and_values():
     assert section.columns == [(4.0, "untrusted"), (4.0, "trusted"), (8.0, "untrusted"), (8.0, "trusted")]
     assert section.settings == {
         "data": "mnist", "machines": 100, "rounds": 600, "loss": "softmax", "method": "mu2-sgd",
-        "normalize": "none", "partition": "iid",
+        "neighbours": "replace", "normalize": "none", "partition": "iid",
     }  # fmt: skip
     assert cells_of(table.render(), "1") == [["1", *["5 ± 1"] * 2, *["9 ± 1"] * 2]]
     ranks = [measured(summary(2.0, seed=k), ranks=r, noise_seconds=1 / r) for k in (1, 2) for r in (1, 2)]
