@@ -3,15 +3,16 @@
 import math
 from itertools import pairwise
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import betainccinv
 
 from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 
 AUDIT_CONFIDENCE = 0.99  # joint confidence in all statements of an audit
 RELATIVE_RIDGE = 1e-12  # ridge of the covariance relative to its trace
-MIN_LOOK_TRIALS = 250  # fewest trials of a look before the last: estimates are close to normal
+MIN_LOOK_TRIALS = 500  # fewest trials of a look before the last: estimates are close to normal
 MIN_TEST_BYTES = 64 * 256  # fewest bytes for Pearson's test; with fewer, its tail is too long
 
 
@@ -69,44 +70,31 @@ class MeanSeparation:
         return list(map(ConfidenceInterval, sums.tolist(), *ends))
 
 
-def choose_threshold(scores_without: FloatArray, scores_with: FloatArray, delta: float) -> float:
-    """Return the threshold of a test statistic that maximises a rough lower bound on epsilon."""
-    values = np.unique(np.concatenate([scores_without, scores_with]))
-    thresholds = np.append((values[1:] + values[:-1]) / 2, values[-1])
-    alarms, hits = (
-        (len(scores) - np.searchsorted(np.sort(scores), thresholds, side="right")).astype(float)
-        for scores in (scores_without, scores_with)
-    )
-    min_hits = hits - 2 * np.sqrt(hits) - delta * len(scores_with)
-    max_alarms = alarms + 2 * np.sqrt(alarms) + 4
-    return float(thresholds[np.argmax(min_hits / max_alarms)])
-
-
 def epsilon_lower_bound(
-    scores_without: FloatArray, scores_with: FloatArray, threshold: float, delta: float, error: float
+    learning: list[FloatArray], judged: list[FloatArray], delta: float, error: float
 ) -> float:
     """Return a lower bound on epsilon at delta, wrong with probability `error`; 0 if none is positive.
 
-    The bound counts scores above a threshold chosen on other runs (Jagielski, Ullman and Oprea, 2020).
+    Runs have scores without a canary and with it. The bound counts those of judged runs above the threshold
+    that is best for the others (Jagielski, Ullman and Oprea, 2020).
     """
-    alarms, misses = int(np.sum(scores_without > threshold)), int(np.sum(scores_with <= threshold))
-    alarm = clopper_pearson_upper(alarms, len(scores_without), error / 2)
-    hit = 1 - clopper_pearson_upper(misses, len(scores_with), error / 2)
-    return max(0.0, math.log((hit - delta) / alarm)) if hit > delta else 0.0
+
+    def exp_epsilon(scores: list[FloatArray], thresholds: FloatArray) -> Any:
+        below = [np.searchsorted(np.sort(side), thresholds, "right") for side in scores]
+        alarm = clopper_pearson_upper(len(scores[0]) - below[0], len(scores[0]), error / 2)
+        return (1 - clopper_pearson_upper(below[1], len(scores[1]), error / 2) - delta) / alarm
+
+    values = np.unique(np.concatenate(learning))
+    thresholds = np.append((values[1:] + values[:-1]) / 2, values[-1])
+    best = np.argmax(exp_epsilon(learning, thresholds))
+    return math.log(max(1.0, float(exp_epsilon(judged, thresholds[best]))))
 
 
-def clopper_pearson_upper(successes: int, trials: int, error_probability: float) -> float:
-    """Return an upper confidence limit of a binomial probability, wrong with `error_probability`."""
-    if successes == trials:
-        return 1.0
-    k = np.arange(successes + 1)
-    log_choose = np.append(0.0, np.cumsum(np.log((trials - k[1:] + 1) / k[1:])))
-    low, high = successes / trials, 1.0
-    while high - low > 1e-9 * high:
-        p = (low + high) / 2
-        tail = np.exp(log_choose + k * math.log(p) + (trials - k) * math.log1p(-p)).sum()
-        low, high = (low, p) if tail < error_probability else (p, high)
-    return high
+def clopper_pearson_upper(successes: Any, trials: int, error_probability: float) -> Any:
+    """Return upper confidence limits of binomial probabilities, each wrong with `error_probability`."""
+    # The limit is 1 if all trials are successes.
+    limits = betainccinv(successes + 1, np.maximum(trials - successes, 1), error_probability)
+    return np.where(successes < trials, limits, 1.0)
 
 
 def uneven_byte_evidence(values: IntArray) -> FloatArray:

@@ -1,10 +1,9 @@
-"""Lower bounds on epsilon and mu from the scores of one run's canaries, each in or out by a fair coin.
+"""Lower bounds on mu from the scores of one run's canaries, each in or out by a fair coin.
 
 The auditor guesses the coins of the canaries with the most extreme scores, and counts the right guesses. How
 many guesses are made follows from the claim alone, not from the scores.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from statistics import NormalDist
 from typing import NamedTuple
@@ -13,15 +12,14 @@ import numpy as np
 
 from mu2mpi.audit.evidence import clopper_pearson_upper
 from mu2mpi.core.arrays import BoolArray, FloatArray
-from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import rounded_down, rounded_up, text_table
-from mu2mpi.results.canary_scores import CanaryScores, read_canary_scores, run_digest
+from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
+from mu2mpi.results.canary_scores import CanaryScores, read_canary_scores
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.records import canary_scores_path
 
-CONFIDENCE = 0.95  # joint confidence in the three lower bounds
+CONFIDENCE = 0.95  # joint confidence in both lower bounds
 MAX_HALVINGS = 6  # all canaries, half of them, ..., are candidates for the number of guesses
-MAX_BOUND = 1024.0  # largest bound that is searched
+MAX_MU = 16.0  # largest bound without assumption that is searched, beyond what any number of canaries shows
 _NORMAL = NormalDist()
 
 
@@ -34,25 +32,10 @@ class Guesses(NamedTuple):
 
 
 class LowerBounds(NamedTuple):
-    """Lower bounds from one run: on mu if noise is independent over canaries, and without assumption."""
+    """Lower bounds on mu from one run: if noise is independent over canaries, and without assumption."""
 
     independent_mu: float
     mu: float
-    epsilon: float
-
-
-def epsilon_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """Return a bound on the probability of as many right guesses under (epsilon, delta)-DP.
-
-    Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023: Theorem 5.2.
-    """
-    m, r, v = guesses
-    k = np.arange(1, r + 1)
-    log_choose = np.append(0.0, np.cumsum(np.log((r - k + 1) / k)))
-    log_right, log_wrong = -np.logaddexp(0.0, [-epsilon, epsilon])
-    binomial = np.exp(log_choose + np.arange(r + 1) * log_right + np.arange(r, -1, -1) * log_wrong)
-    shortfall = max(np.cumsum(binomial[:v][::-1]) / np.arange(1, v + 1), default=1.0)
-    return float(min(1.0, binomial[v:].sum() + 2 * m * delta * shortfall))
 
 
 def is_mu_refuted(guesses: Guesses, mu: float, error: float) -> bool:
@@ -76,14 +59,12 @@ def is_mu_refuted(guesses: Guesses, mu: float, error: float) -> bool:
     return False
 
 
-def largest_refuted(is_refuted: Callable[[float], bool]) -> float:
-    """Return the largest refuted number, to three digits and rounded down; 0 if none is refuted."""
-    low, high = 0.0, 1.0
-    while high < MAX_BOUND and is_refuted(high):
-        low, high = high, 2 * high
-    while high - low > 1e-3 * high and high > 1e-3:
+def mu_lower_bound(guesses: Guesses, error: float) -> float:
+    """Return the largest mu that is refuted, or 0, to three decimals and rounded down."""
+    low, high = 0.0, MAX_MU
+    while high - low > 1e-3:
         middle = (low + high) / 2
-        low, high = (middle, high) if is_refuted(middle) else (low, middle)
+        low, high = (middle, high) if is_mu_refuted(guesses, middle, error) else (low, middle)
     return low
 
 
@@ -99,24 +80,17 @@ def count_guesses(score: FloatArray, included: BoolArray, made: int) -> Guesses:
     return Guesses(len(score), made, int(np.sum((score > 0)[extreme] == included[extreme])))
 
 
-def audit_scores(scores: CanaryScores, delta: float) -> LowerBounds:
+def audit_scores(scores: CanaryScores) -> LowerBounds:
     """Return the lower bounds from the scores of a run, which hold jointly with `CONFIDENCE`."""
     m, error = len(scores.score), (1 - CONFIDENCE) / len(LowerBounds._fields)
     # Scores as the claim predicts them, if all canaries are in
     expected = scores.separation / 2 + np.array([_NORMAL.inv_cdf((i + 0.5) / m) for i in range(m)])
-    counts = sorted({max(1, m >> halvings) for halvings in range(MAX_HALVINGS)})
-    planned = [count_guesses(expected, np.ones(m, bool), made) for made in counts]
-
-    def bound(is_refuted: Callable[[Guesses, float], bool]) -> float:
-        def value(guesses: Guesses) -> float:
-            return largest_refuted(lambda candidate: is_refuted(guesses, candidate))
-
-        return value(count_guesses(scores.score, scores.included, max(planned, key=value).made))
-
+    counts = {max(1, m >> halvings) for halvings in range(MAX_HALVINGS)}
+    planned = [count_guesses(expected, np.ones(m, bool), made) for made in sorted(counts)]
+    made = max(planned, key=lambda guesses: mu_lower_bound(guesses, error)).made
     return LowerBounds(
         independent_mu_lower_bound(count_guesses(scores.score, scores.included, m), error),
-        bound(lambda guesses, mu: is_mu_refuted(guesses, mu, error)),
-        bound(lambda guesses, epsilon: epsilon_p_value(guesses, epsilon, delta) <= error),
+        mu_lower_bound(count_guesses(scores.score, scores.included, made), error),
     )
 
 
@@ -125,22 +99,17 @@ def audit_run(path: Path) -> tuple[str, bool]:
 
     InputError if the run had no canaries, or their scores are missing or of another run.
     """
-    result, scores_path = read_result(path), canary_scores_path(path)
-    if not result.experiment.canaries:
-        raise InputError(f"{path} is of a run without canaries. Repeat it with --canaries 1000.")
-    scores, privacy = read_canary_scores(scores_path), result.privacy
-    if scores.run_digest != run_digest(result.experiment, result.x, result.w):
-        raise InputError(f"{scores_path} is of another run than {path}. Copy the files of one run.")
-    bounds, mu = audit_scores(scores, privacy.delta), privacy.guarantee.rho or 0.0
-    rows = [
-        ("mu, if noise is independent over canaries", mu, bounds.independent_mu),
-        ("mu, without assumption", mu, bounds.mu),
-        (f"epsilon at delta = {privacy.delta:g}, likewise", privacy.epsilon_exact, bounds.epsilon),
-    ]
-    guesses = count_guesses(scores.score, scores.included, len(scores.score))
-    counts = f"{path}: {guesses.right:,} of the coins of {guesses.canaries:,} canaries are guessed right."
-    header = ["", "claimed: at most", f"reached: at least ({CONFIDENCE:.0%} confidence)"]
-    table = text_table(header, [[(name, rounded_up(claim), rounded_down(low)) for name, claim, low in rows]])
-    refuted = [name for name, claim, low in rows if low > claim]
+    result = read_result(path)
+    scores, privacy = read_canary_scores(path, result), result.privacy
+    names, mu = ("if noise is independent over canaries", "without assumption"), privacy.guarantee.rho or 0.0
+    bounds = dict(zip(names, audit_scores(scores), strict=True))
+    right, m = int(np.sum((scores.score > 0) == scores.included)), len(scores.score)
+    counts = f"{path}: {right:,} of the coins of {m:,} canaries are guessed right."
+    header = ["", "mu", f"epsilon at delta = {privacy.delta:g}, from mu"]
+    rows = [("claimed: at most", rounded_up(mu), rounded_up(privacy.epsilon_exact))]
+    for name, low in bounds.items():
+        text = f"reached: at least ({CONFIDENCE:.0%} confidence), {name}"
+        rows.append((text, rounded_down(low), rounded_down(epsilon_exact(low, privacy.delta))))
+    refuted = [f"mu, {name}" for name, low in bounds.items() if low > mu]
     verdict = f"Refuted: {'; '.join(refuted)}." if refuted else "Nothing is refuted."
-    return "\n\n".join([counts, table, verdict]), bool(refuted)
+    return "\n\n".join([counts, text_table(header, [rows]), verdict]), bool(refuted)

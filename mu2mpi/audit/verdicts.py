@@ -16,12 +16,11 @@ from mu2mpi.audit.evidence import (
     AUDIT_CONFIDENCE,
     ConfidenceInterval,
     MeanSeparation,
-    choose_threshold,
     epsilon_lower_bound,
     fisher_discriminants,
 )
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.arrays import BoolArray, FloatArray
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.text import text_table, wrap_paragraph
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import Budget
@@ -94,7 +93,12 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
     n_learning = len(variants) // 4 * 2
     scores, learned_scores = _canary_scores(runs, n_learning)
     claims, counting_error = canaries.claimed_budgets(budget), EPSILON_BOUND_ERROR_SHARE * error_probability
-    bound = _counted_epsilon_bound(learned_scores, variants, n_learning, claims, counting_error)
+    # By counting, for the canary of largest learned separation
+    separation = MeanSeparation(learned_scores[:n_learning], variants[:n_learning])
+    k = int(np.argmax(separation.mu / [claim.rho for claim in claims]))
+    halves = (np.split(values[:, k], [n_learning]) for values in (learned_scores, variants))
+    learning, judged = ([score[~second], score[second]] for score, second in zip(*halves, strict=True))
+    bound = epsilon_lower_bound(learning, judged, claims[k].delta, counting_error), claims[k]
     if canaries.constants.batching.subsampling:
         return Verdict(canaries.case.name, len(variants) // 2, *bound)
     names, groups = _canary_groups(canaries)
@@ -136,18 +140,6 @@ def _canary_scores(runs: AuditRuns, n_learning: int) -> tuple[FloatArray, FloatA
             effect = np.einsum("kp,kp->k", weights, moves[own])
             scores[:, own] = rest @ weights.T + variants[:, own] * effect
     return known, learned
-
-
-def _counted_epsilon_bound(
-    scores: FloatArray, variants: BoolArray, n_learning: int, claims: list[Budget], error_probability: float
-) -> tuple[float, Budget]:
-    """Return a lower bound on epsilon for the canary of largest learned separation, and its claim."""
-    claimed = np.array([claim.rho for claim in claims])
-    k = int(np.argmax(MeanSeparation(scores[:n_learning], variants[:n_learning]).mu / claimed))
-    halves = zip(np.split(scores[:, k], [n_learning]), np.split(variants[:, k], [n_learning]), strict=True)
-    learning, judged = ((half[~second], half[second]) for half, second in halves)
-    threshold = choose_threshold(*learning, claims[k].delta)
-    return epsilon_lower_bound(*judged, threshold, claims[k].delta, error_probability), claims[k]
 
 
 def _expected_rho_shares(canaries: Canaries) -> FloatArray:

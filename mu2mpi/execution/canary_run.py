@@ -18,8 +18,7 @@ from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.servers.server import Server
 from mu2mpi.privacy.noise.noise_source import NoiseSource
 from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, derive_key
-from mu2mpi.results.canary_scores import CanaryScores, run_digest
-from mu2mpi.results.result import Result
+from mu2mpi.results.canary_scores import CanaryScores
 
 
 class Canaries:
@@ -82,14 +81,9 @@ class Canaries:
             noised += self._flat_noised
             self.scores[0] += self._flat_noised[self._coordinates] * observed
 
-    def finished_scores(self, scores: IntArray, result: Result) -> CanaryScores:
+    def finished_scores(self, scores: IntArray) -> CanaryScores:
         """Return the scores of a finished run, summed over ranks, with their coins."""
         mechanism, n = self._mechanism, self._n_messages
-        return CanaryScores(
-            score=scores[0] - n * sum(self._variants) / 2,
-            included=self._included,
-            sigma_score=math.sqrt(n) * mechanism.sigma / mechanism.grid_spacing,
-            separation=math.sqrt(n) * mechanism.sensitivity / mechanism.sigma,
-            relation=mechanism.neighbours,
-            run_digest=run_digest(result.experiment, result.x, result.w),
-        )
+        centred = (scores[0] - n * sum(self._variants) / 2) * mechanism.grid_spacing
+        separation = math.sqrt(n) * mechanism.sensitivity / mechanism.sigma
+        return CanaryScores(centred / (math.sqrt(n) * mechanism.sigma), self._included, separation)

@@ -197,7 +197,7 @@ class RunContext:
             with communicator.collective_errors():
                 if communicator.rank == 0:
                     if canaries is not None and scores is not None:
-                        write_canary_scores(canaries.finished_scores(scores, result), path)
+                        write_canary_scores(canaries.finished_scores(scores), result, path)
                     self._write_result(result, path)
                     write_progress(0, 0.0, has_new_rounds=True)
         return callback_list.on_finish(replace(result, path=path), communicator)

@@ -2,7 +2,9 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from statistics import NormalDist
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ def gaussian_roc(fpr, mu):
 
 def test_panels_show_the_scores_and_the_claim(tmp_path):
     run = canary_run(tmp_path, mu=1.2, separation=1.0, rho=1.5, canaries=300)
-    scores = read_canary_scores(canary_scores_path(run.path))
+    scores = read_canary_scores(run.path, run.contents)
     figure = draw_figure("attack", [run])
     histogram, roc = figure.axes
     (legend,) = figure.legends
@@ -41,7 +43,7 @@ def test_panels_show_the_scores_and_the_claim(tmp_path):
     ]
     # Bars have the area of the counts, and lie where the scores are in units of noise.
     for bars, side in zip(histogram.patches, (scores.included, ~scores.included), strict=True):
-        values, outline = scores.score[side] / scores.sigma_score, bars.get_xy()
+        values, outline = scores.score[side], bars.get_xy()
         assert outline[:, 0].min() <= values.min() <= values.max() <= outline[:, 0].max()
         x, y = outline.T
         assert abs(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1])) / 2 == pytest.approx(1)
@@ -81,9 +83,18 @@ def test_without_scores_or_with_several_results_a_message_says_what_to_do(tmp_pa
     for coin in (True, False):
         with pytest.raises(InputError, match="Use more --canaries"):
             draw_figure("attack", [canary_run(tmp_path, included=np.full(10, coin))])
-    message = "no canary scores. Use a result of mu2mpi run --canaries"
-    with pytest.raises(InputError, match=re.escape(message)):
-        draw_figure("attack", [replace(run, path=tmp_path / "none.h5")])
+    moved = replace(run, path=Path("none.h5"))
+    vars(moved)["contents"] = run.contents
+    with pytest.raises(InputError, match=r"cannot read none\.canaries\.h5"):
+        draw_figure("attack", [moved])
+    for change in ({"model_digest": b"x"}, {"experiment": run.experiment.replace(seed=7)}):
+        other = replace(run)
+        vars(other)["contents"] = SimpleNamespace(**{**vars(run.contents), **change})
+        with pytest.raises(InputError, match="of another run"):
+            draw_figure("attack", [other])
+    vars(other)["contents"] = SimpleNamespace(experiment=run.experiment.replace(canaries=None), privacy=None)
+    with pytest.raises(InputError, match=re.escape("without canaries. Repeat it with --canaries")):
+        draw_figure("attack", [other])
     canary_scores_path(run.path).chmod(0o644)
     with pytest.raises(InputError, match="chmod 600"):
         draw_figure("attack", [run])

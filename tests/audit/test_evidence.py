@@ -14,7 +14,6 @@ from mu2mpi.audit.attacks.mask_attack import MAX_MACHINE_GROUPS, MachineGroup, m
 from mu2mpi.audit.evidence import (
     MIN_TEST_BYTES,
     MeanSeparation,
-    choose_threshold,
     clopper_pearson_upper,
     epsilon_lower_bound,
     fisher_discriminants,
@@ -76,9 +75,8 @@ def test_the_bound_on_epsilon_is_below_it_as_often_as_it_says(delta):
     lie = (1 - delta) / (1 + math.exp(epsilon))
     bounds = []
     for _ in range(1000):
-        without = (rng.random(n) < lie).astype(float)
-        with_canary = (rng.random(n) >= lie).astype(float)
-        bounds.append(epsilon_lower_bound(without, with_canary, 0.5, delta, 0.05))
+        learning, judged = ([(rng.random(n) < p).astype(float) for p in (lie, 1 - lie)] for _ in range(2))
+        bounds.append(epsilon_lower_bound(learning, judged, delta, 0.05))
     assert not outside(sum(bound <= epsilon for bound in bounds), 1000, 0.95)
     assert np.mean(bounds) > 0.8 * epsilon
 
@@ -89,8 +87,8 @@ def test_the_bound_on_epsilon_of_a_gaussian_mechanism(mu):
     delta = 0.01
     bounds = []
     for _ in range(50):
-        chosen, judged = ((rng.normal(0, 1, 4000), rng.normal(mu, 1, 4000)) for _ in range(2))
-        bounds.append(epsilon_lower_bound(*judged, choose_threshold(*chosen, delta), delta, 0.05))
+        chosen, judged = ([rng.normal(0, 1, 4000), rng.normal(mu, 1, 4000)] for _ in range(2))
+        bounds.append(epsilon_lower_bound(chosen, judged, delta, 0.05))
     epsilon = epsilon_exact(mu, delta)
     assert not outside(sum(bound <= epsilon for bound in bounds), 50, 0.95)
     # Counting finds much less than there is, but no trifle.
@@ -127,15 +125,15 @@ def test_what_has_no_noise_at_all_is_told_apart():
     variants = fair_bits(np.random.default_rng(5), 100, 1)
     seen = np.repeat(variants, 2, axis=1).astype(float)
     assert told_apart(seen, variants, np.ones(2)).low > 1e6
-    scores = np.zeros(50), np.ones(50)
-    assert epsilon_lower_bound(*scores, choose_threshold(*scores, 1e-5), 1e-5, 0.05) > 2
+    scores = [np.zeros(50), np.ones(50)]
+    assert epsilon_lower_bound(scores, scores, 1e-5, 0.05) > 2
 
 
 def test_what_does_not_differ_gives_nothing_away():
     variants, same = fair_bits(np.random.default_rng(6), 100, 1), np.zeros(50)
     (interval,) = MeanSeparation(np.ones((100, 1)), variants).weighted_sums(np.eye(1), 1e-5)
     assert (interval.low, interval.high) == (0, 0)
-    assert epsilon_lower_bound(same, same, choose_threshold(same, same, 1e-5), 1e-5, 0.05) == 0
+    assert epsilon_lower_bound([same, same], [same, same], 1e-5, 0.05) == 0
 
 
 def test_uniform_bytes_are_complained_of_no_more_often_than_is_stated():

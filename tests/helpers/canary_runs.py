@@ -13,12 +13,12 @@ from mu2mpi.results.canary_scores import CanaryScores, write_canary_scores
 
 def canary_run(folder: Path, mu=1.0, separation=1.0, rho=1.0, canaries=500, included=None, **settings):
     """Return a summary of a claim of `rho`, beside scores whose means differ by `mu` noise stds."""
-    rng, sigma = np.random.default_rng(1), 0.3
+    rng = np.random.default_rng(1)
     coins = rng.integers(0, 2, canaries).astype(bool) if included is None else included
-    score = sigma * (rng.standard_normal(len(coins)) + mu * (coins - 0.5))
-    path = folder / f"canaries{rho}.h5"
-    write_canary_scores(CanaryScores(score, coins, sigma, separation, "replace"), path)
-    run = replace(summary(rho=rho, **settings), path=path)
+    score = rng.standard_normal(len(coins)) + mu * (coins - 0.5)
+    run = replace(summary(rho=rho, canaries=len(coins), **settings), path=folder / f"canaries{rho}.h5")
     privacy = SimpleNamespace(guarantee=GaussianGuarantee(rho), delta=1e-5)
-    vars(run)["contents"] = SimpleNamespace(privacy=privacy)
+    contents = SimpleNamespace(privacy=privacy, experiment=run.experiment, model_digest=b"")
+    vars(run)["contents"] = contents
+    write_canary_scores(CanaryScores(score, coins, separation), contents, run.path)
     return run

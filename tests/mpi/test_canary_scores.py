@@ -19,14 +19,13 @@ def test_scores_equal_those_of_one_process(communicator, server, settings):
         simulation = simulation_of(experiment, random_source(1, 60, 13, 5), ranks)
         result, gathered = simulation.run(), simulation.gather_canary_scores()
         assert (gathered is None) == (ranks.rank > 0)
-        scores.append(simulation.canaries.finished_scores(gathered, result) if gathered is not None else None)
+        scores.append(simulation.canaries.finished_scores(gathered) if gathered is not None else None)
         models.append(result.x)
     np.testing.assert_array_equal(*models)
     if communicator.rank == 0:
         ours, alone = scores
         np.testing.assert_array_equal(ours.score, alone.score)
         np.testing.assert_array_equal(ours.included, alone.included)
-        assert ours.run_digest == alone.run_digest
         assert np.mean((ours.score > 0) == ours.included) > 0.3
 
 

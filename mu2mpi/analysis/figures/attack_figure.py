@@ -16,7 +16,6 @@ from mu2mpi.core.text import rounded_up
 from mu2mpi.privacy.accounting.tradeoff import TradeoffCurve
 from mu2mpi.results.canary_scores import read_canary_scores
 from mu2mpi.results.reader import RunSummary
-from mu2mpi.results.records import canary_scores_path
 
 BAND_CONFIDENCE = 0.95  # pointwise
 BIN_WIDTH = 0.4  # of histograms, in standard deviations of the noise
@@ -31,20 +30,17 @@ class AttackFigure(Figure):
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw histograms of scores in and out, and true- against false-positive rates of all thresholds."""
-        run, path = runs[0], canary_scores_path(runs[0].path)
         if len(runs) > 1:
             raise InputError(f"attack shows one result, got {len(runs)}. Name one, or select it with --where")
-        if not path.exists():
-            raise InputError(f"{run.path} has no canary scores. Use a result of mu2mpi run --canaries")
-        scores, privacy, (colour, light) = read_canary_scores(path), run.contents.privacy, palette(2)
-        values = scores.score / scores.sigma_score
-        included, excluded = values[scores.included], values[~scores.included]
+        (run,), (colour, light), privacy = runs, palette(2), runs[0].contents.privacy
+        scores = read_canary_scores(run.path, run.contents)
+        included, excluded = scores.score[scores.included], scores.score[~scores.included]
         if not included.size or not excluded.size:
-            raise InputError(f"{path} has no canaries in, or none out. Use more --canaries")
+            raise InputError(f"{run.path} has no canaries in, or none out. Use more --canaries")
         layout, claim = Layout(options, 1, 2, 2.4), TradeoffCurve(privacy.guarantee, privacy.delta)
         settings = {n: value for n in RUN_TITLE if (value := run.independent_settings[n]) is not None}
         layout.title, (histogram, roc) = options.labels.settings(settings), layout.panels[0]
-        edges = np.arange(values.min(), values.max() + 2 * BIN_WIDTH, BIN_WIDTH)
+        edges = np.arange(scores.score.min(), scores.score.max() + 2 * BIN_WIDTH, BIN_WIDTH)
         x, fpr = np.linspace(edges[0], edges[-1], 200), np.geomspace(0.5 / len(excluded), 1, 200)
         for label, side, c, sign in (("in", included, colour, 1), ("out", excluded, light, -1)):
             bars = {"density": True, "histtype": "stepfilled", "color": c, "alpha": 0.5}
@@ -56,7 +52,7 @@ class AttackFigure(Figure):
         layout.legend += expected + roc.plot(*curve, color=colour, drawstyle="steps-post", label="attack")
         band = {"color": colour, "alpha": 0.2, "lw": 0, "label": f"band: {BAND_CONFIDENCE:.0%} confidence"}
         layout.legend.append(roc.fill_between(fpr, *ends, **band))
-        claimed = f"claim ({scores.relation}): μ ≤ {rounded_up(claim.mu)}"
+        claimed = f"claim ({run.experiment.neighbours}): μ ≤ {rounded_up(claim.mu)}"
         layout.legend += roc.plot(fpr, [*map(claim.tpr, fpr)], "--", color=FOREGROUND, lw=1.0, label=claimed)
         layout.legend += roc.plot(fpr, fpr, label="guessing", **GUESSING_STYLE)
         roc.set(xscale="log", yscale="log", xlim=(fpr[0], 1), ylim=(fpr[0], 1.1))

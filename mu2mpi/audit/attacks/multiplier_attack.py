@@ -52,11 +52,8 @@ def run_attack(context: AttackContext) -> Finding:
     if largest.low > stated / MIN_RELATIVE_SENSITIVITY:
         alarms.append(f"noise multiplier is at least {largest.low:.4g} {where} ({largest_name})")
     if mechanism.stated_rho is not None:
-        name, measured, claimed = (
-            "rho",
-            UNIT_SENSITIVITIES[neighbours] * math.sqrt(rounds) / overall.high,
-            claim.rho,
-        )
+        name, claimed = "rho", claim.rho
+        measured = UNIT_SENSITIVITIES[neighbours] * math.sqrt(rounds) / overall.high
     else:
         name, claimed = f"epsilon at delta = {claim.delta:g}", claim.epsilon
         sampled = canaries.constants.batching, overall.high, rounds

@@ -21,7 +21,7 @@ USAGE_EXAMPLES = """\
   mu2mpi audit --rho 1 --trials 2000
   mpirun -n 4 mu2mpi audit --method dp-sgd --server trusted
   mu2mpi audit a.h5"""
-DEFAULTS: dict[str, Any] = {"machines": 3, "rounds": 10, "delta": 1e-5}
+DEFAULTS: dict[str, Any] = {"machines": 3, "rounds": 10, "delta": 1e-5, "trials": 2000}
 # Settings whose default or values in an audit differ from those of an experiment
 AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "server": {"help": "trust mode [default: untrusted and trusted, where the method allows]"},
@@ -46,7 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     for name in dict.fromkeys((*shared_names, *options.PER_MACHINE_OPTIONS, *AUDIT_ARGPARSE_KEYWORDS)):
         add_field(parser, name, fields[name], **AUDIT_ARGPARSE_KEYWORDS.get(name, {}))
     trials_help = "number of runs per canary value [default: 2000]"
-    parser.add_argument("--trials", type=int, default=2000, metavar="N", help=trials_help)
+    parser.add_argument("--trials", type=int, metavar="N", help=trials_help)
     parser.set_defaults(**DEFAULTS)
 
 
@@ -56,7 +56,7 @@ def run_command(arguments: Namespace) -> int:
 
     communicator, settings, problems = world(), explicit_settings(arguments), list[str]()
     if arguments.result is not None:
-        if given := sorted(settings.items() - DEFAULTS.items()):
+        if given := sorted({*settings.items(), ("trials", arguments.trials)} - DEFAULTS.items()):
             arguments.parser.error(f"an audit of a RESULT has no other options, got --{given[0][0]}")
         report, is_refuted = "", False
         with communicator.collective_errors():
