@@ -109,8 +109,8 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
     weakest = [max(compress(claims, group), key=lambda claim: claim.rho) for group in groups]
     shares = MeanSeparation(scores, variants).weighted_sums(weights, error_each)
     estimates = list(map(SeparationEstimate, names, shares, weakest))
-    judged = MeanSeparation(learned_scores[n_learning:], variants[n_learning:])
-    learned_shares = judged.weighted_sums(np.diag(1 / allowed), error_each)
+    separation = MeanSeparation(learned_scores[n_learning:], variants[n_learning:])
+    learned_shares = separation.weighted_sums(np.diag(1 / allowed), error_each)
     single = map(SeparationEstimate, names[-len(canaries) :], learned_shares, claims)
     return Verdict(
         canaries.case.name,

@@ -48,12 +48,16 @@ def attack_applies(constants: RunConstants) -> bool:
 
 def run_attack(context: AttackContext) -> Finding:
     """Test the masks of few machines in many rounds, and of all audited machines in few rounds."""
-    machines, colluders = context.constants.problem.machines, context.constants.problem.colluders
+    problem = context.constants.problem
+    machines, colluders = problem.machines, problem.colluders
+    servers = {"server": problem.server, "masks": problem.server_options.masks}
+    batching = FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX)
     sizes = {(LONG_MESSAGE_TEST_MACHINES, min(colluders, 1)): (MNIST_PIXELS, TESTED_ROUNDS)}
     sizes.setdefault((machines, colluders), (SHORT_MESSAGE_TEST_PIXELS, TESTED_ROUNDS[:MAX_ROUND_LAG]))
     refutations, key, n_groups, highest = [], derive_key(context.root_key, "noise", "masks"), 0, 0.0
     for (count, known), (pixels, rounds) in sizes.items():
-        constants = _masked_sum_constants(context, count, known, pixels)
+        constants = mnist_sized_constants(pixels, machines=count, colluders=known, **servers)
+        constants = replace(constants, batching=batching)
         groups = list(machine_groups(count, known, context.root_key))
         # Each half-byte is tested in each chunk and in differences.
         tests = 16 * max(1, len(groups)) * (constants.problem.d // CHUNK_WORDS + MAX_ROUND_LAG)
@@ -66,15 +70,6 @@ def run_attack(context: AttackContext) -> Finding:
         f"log evidence of bytes that are not uniform {highest:.3g}, where more than {threshold:.3g} refutes."
     )
     return Finding(summary, tuple(refutations))
-
-
-def _masked_sum_constants(
-    context: AttackContext, machines: int, colluders: int, features: int
-) -> RunConstants:
-    problem, sizes = context.constants.problem, {"machines": machines, "colluders": colluders}
-    servers = {"server": problem.server, "masks": problem.server_options.masks}
-    constants = mnist_sized_constants(features, **sizes, **servers)
-    return replace(constants, batching=FreshSamples(MAX_STREAM_INDEX, MAX_STREAM_INDEX))
 
 
 def machine_groups(machines: int, colluders: int, root_key: bytes) -> Iterator[MachineGroup]:
@@ -116,7 +111,11 @@ def _mask_faults(
         for machine, colluder in product(group.machines, group.colluders):
             own = records[machine][1]
             if own is not None and colluder in own.peers:
-                mask_sum -= _shared_masks(own.masks_shared_with(colluder), constants, rounds)
+                shared = own.masks_shared_with(colluder)
+                for row, t in zip(mask_sum, rounds, strict=True):
+                    flat, mask = padded_zeros((constants.problem.model_rows, constants.problem.features))
+                    shared.add(flat, t)
+                    row -= mask.ravel()
         early = mask_sum[:MAX_ROUND_LAG]
         tests = [
             (f"in chunk {k // CHUNK_WORDS}", mask_sum[:, k : k + CHUNK_WORDS])
@@ -132,12 +131,3 @@ def _mask_faults(
         if repeated := int(np.count_nonzero(values[1:] == values[:-1])):
             faults.append(f"{group}: {repeated:,} masks of real messages were used before")
     return faults, highest
-
-
-def _shared_masks(pair_masks: masks.Masks, constants: RunConstants, rounds: list[int]) -> IntArray:
-    rows = []
-    for t in rounds:
-        flat, mask = padded_zeros((constants.problem.model_rows, constants.problem.features))
-        pair_masks.add(flat, t)
-        rows.append(mask.ravel())
-    return np.array(rows)

@@ -1,6 +1,7 @@
 """Attack on the noise multiplier under random subsampling, given the batches."""
 
 import math
+from functools import partial
 from statistics import NormalDist
 
 import numpy as np
@@ -95,29 +96,26 @@ def _estimate_noise_multipliers(
     noiseless = observe_runs(noiseless_constants(constants), canaries, both_variants, [*keys, *keys])
     by_rank = zip(runs.observations, noiseless, strict=True)
     stacked = [np.vstack([noisy[: len(keys)], signal]) for noisy, signal in by_rank]
-    noisy, known, flipped = np.split(adversary_observations(constants, stacked, machine), 3)
+    noisy, own, flipped = np.split(adversary_observations(constants, stacked, machine), 3)
     hosted_machines, batch_keys = range(machine, machine + 1), [derive_key(key, "sampling") for key in keys]
     inclusions = np.array([canaries.inclusion_counts(hosted_machines, key)[:, 0, 0] for key in batch_keys])
     last = constants.rounds - constants.problem.trust_mode.is_central
     active = canaries.participation_rounds[machine].tolist()
     rounds = [t for t in active if t <= last and inclusions[:, t - 1].any()]
-    moved, noise = np.where(variants, 1.0, -1.0) * (known - flipped), noisy - known
+    moved, noise = np.where(variants, 1.0, -1.0) * (own - flipped), noisy - own
     # Effect of one inclusion of the canary on the observations, shape (rounds, numbers)
     moves = np.linalg.lstsq(inclusions[:, np.array(rounds) - 1], moved, rcond=None)[0]
     names, n_learning = [f"round {t}" for t in rounds], len(noise) // 2
     error_each = error_probability / (2 * (1 + len(rounds)) + len(rounds))
-    learned = noise[n_learning:], fisher_discriminants(noise[:n_learning], moves)
-    known_squares, learned_squares = (
+    discriminants = fisher_discriminants(noise[:n_learning], moves)
+    known, learned = (
         ((values @ weights.T / np.einsum("tp,tp->t", weights, moves)) ** 2).T
-        for values, weights in ((noise, moves), learned)
+        for values, weights in ((noise, moves), (noise[n_learning:], discriminants))
     )
     unit = UNIT_SENSITIVITIES[constants.problem.neighbours]  # of moves, in clipping norms
-    by_known = zip(["all rounds", *names], [known_squares, *known_squares], strict=True)
-    by_learned = zip([f"{name}, learned" for name in names], learned_squares, strict=True)
-    tables = by_known, by_learned
-    return [
-        {name: _estimate_noise_multiplier(row, error_each, unit) for name, row in table} for table in tables
-    ]
+    estimate = partial(_estimate_noise_multiplier, error_probability=error_each, unit=unit)
+    by_round = zip(["all rounds", *names], map(estimate, [known, *known]), strict=True)
+    return [dict(by_round), {f"{n}, learned": estimate(row) for n, row in zip(names, learned, strict=True)}]
 
 
 def _estimate_noise_multiplier(

@@ -66,12 +66,9 @@ def run_attack(context: AttackContext) -> Finding:
 def _inclusion_counts(canaries: Canaries, experiment: Experiment, root_key: bytes) -> FloatArray:
     """Count the inclusions of each sample in batches; shape (runs, machine-rounds, samples)."""
     by_machine = enumerate(canaries.participation_rounds)
-    present = [(t - 1, machine) for machine, rounds in by_machine for t in rounds.tolist()]
-    if len(present) > MAX_TESTED_MACHINE_ROUNDS:
-        generator = np.random.default_rng(list(root_key))
-        selected = generator.choice(len(present), MAX_TESTED_MACHINE_ROUNDS, replace=False)
-        present = [present[k] for k in np.sort(selected)]
-    samples, machine_rounds = canaries.constants.batching.samples_per_machine, tuple(np.array(present).T)
+    present = np.array([(t - 1, machine) for machine, rounds in by_machine for t in rounds.tolist()])
+    present = np.random.default_rng(list(root_key)).permutation(present)[:MAX_TESTED_MACHINE_ROUNDS]
+    samples, machine_rounds = canaries.constants.batching.samples_per_machine, tuple(present.T)
     runs = max(MIN_TESTED_RUNS, min(MAX_TESTED_RUNS, MAX_INCLUSION_ELEMENTS // (len(present) * samples)))
     counts = np.empty((runs, len(present), samples))
     hosted_machines = range(canaries.constants.problem.machines)
