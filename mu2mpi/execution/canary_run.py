@@ -73,8 +73,8 @@ class Canaries:
             if machine is not None:
                 # Colluders, here the next machines, reveal their noise in sums over machines.
                 distance = (machine - np.arange(len(active))) % self._problem.machines
-                own, observed = active & (distance == 0), active & (distance > self._problem.colluders)
-                observed |= own
+                own = active & (distance == 0)
+                observed = own | (active & (distance > self._problem.colluders))
             self._flat_increments[:] = 0
             self._flat_increments[self._coordinates] = self._increments * own
             source(self._flat_noised, self._flat_increments, t)

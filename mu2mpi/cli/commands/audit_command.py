@@ -58,11 +58,12 @@ def run_command(arguments: Namespace) -> int:
     if arguments.result is not None:
         if given := sorted({*settings.items(), ("trials", arguments.trials)} - DEFAULTS.items()):
             arguments.parser.error(f"an audit of a RESULT has no other options, got --{given[0][0]}")
-        is_refuted = False
+        report, is_refuted = "", False
         with communicator.collective_errors():
             if communicator.rank == 0:
                 report, is_refuted = audit_run(arguments.result)
-                print(report, flush=True)
+        if report:
+            print(report, flush=True)
         problems = ["the claim of privacy is refuted"] * communicator.bcast_object(is_refuted)
     else:
         for finding in audit_trust_modes(settings, arguments.trials, communicator):
@@ -71,7 +72,8 @@ def run_command(arguments: Namespace) -> int:
                 print(f"{finding.to_text()}\n", flush=True)
         if "server" not in settings and communicator.rank == 0:
             others = ", ".join(name for name in known_names("servers") if name not in PAPER_TRUST_MODES)
-            print(f"Without --server, only the paper's trust modes are audited. Others are {others}.")
+            text = "Without --server, only the paper's trust modes are audited. Others are"
+            print(f"{text} {others}.", flush=True)
     if problems and communicator.rank == 0:
         print(f"mu2mpi: error: {'; '.join(problems)}", file=sys.stderr)
     return 1 if problems else 0
