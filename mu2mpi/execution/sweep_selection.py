@@ -36,7 +36,7 @@ VARIABLE_SETTINGS = (
 def run_selection(
     sweep: Sweep, selection: Selection, output: Path, data_dir: DataLocation = None, overwrite: bool = False
 ) -> None:
-    """Run K random experiments of a sweep, and write the best by a metric, if K > 0.
+    """Run K random experiments of a sweep, and write the best by a metric.
 
     Their epsilon is the budget of the whole selection. All ranks take part in each run, and results exist in
     memory alone until the best is written. InputError before the first run if one is not accounted for.
@@ -61,22 +61,15 @@ def run_selection(
             plan.privacy_statement.of_selection(selection).check_sampler(epsilon)
     for plan in plans:
         check_inputs_on_ranks(plan, communicator)
-    drawn = (
-        [secrets.randbelow(len(plans)) for _ in range(selection.draw_run_count())]
-        if communicator.rank == 0
-        else []
-    )
-    best: Result | None = None
-    for k in communicator.bcast_object(drawn):
-        result = Simulation(plans[k], communicator).run()
-        if best is None or _score(result, selection.select) > _score(best, selection.select):
-            best = result
-    with communicator.collective_errors():
-        if communicator.rank == 0 and best is not None:
-            write_result(_protected_part(best, selection, epsilon), output, overwrite)
+    drawn: list[int] = []
     if communicator.rank == 0:
-        released = f"the selected result is {output}"
-        print_message("no run was drawn, so that nothing is released" if best is None else released)
+        drawn = [secrets.randbelow(len(plans)) for _ in range(selection.draw_run_count())]
+    results = (Simulation(plans[k], communicator).run() for k in communicator.bcast_object(drawn))
+    best = max(results, key=lambda result: _score(result, selection.select))
+    with communicator.collective_errors():
+        if communicator.rank == 0:
+            write_result(_protected_part(best, selection, epsilon), output, overwrite)
+            print_message(f"the selected result is {output}")
 
 
 def _check_grid(experiments: Sequence[Experiment], selection: Selection) -> None:

@@ -198,13 +198,6 @@ def test_nothing_is_left_after_an_error(tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_no_run_releases_nothing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Selection, "draw_run_count", lambda self: 0)
-    run_selection(Sweep(GRID), replace(SELECTION, select_distribution="poisson"), tmp_path / "selected.h5")
-    assert "no run was drawn" in capsys.readouterr().err
-    assert [*tmp_path.iterdir()] == []
-
-
 STARTED = """
 import sys
 from mu2mpi import cli

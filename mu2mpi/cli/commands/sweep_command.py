@@ -6,8 +6,6 @@ of random combinations is run, and only the best result is written, with the gua
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from dataclasses import fields
-from functools import partial
 from pathlib import Path
 
 from mu2mpi.cli import experiment_arguments
@@ -36,14 +34,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument("--index", type=int, metavar="I", help="index of the only combination to run, from 0")
     part_help = "K-th of N parts of the combinations, from 0 (array jobs)"
     group.add_argument("--part", type=_parse_sweep_part, default=(0, 1), metavar="K/N", help=part_help)
-    add_flag(parser, "--dry-run", "list of the combinations and their indices; nothing is run")
     select_help = "test metric, such as test_loss, of the only result to release, within --epsilon in all"
-    parser.add_argument("--select", metavar="METRIC", help=select_help)
+    group.add_argument("--select", metavar="METRIC", help=select_help)
+    add_flag(parser, "--dry-run", "list of the combinations and their indices; nothing is run")
     runs_help = "mean of the random number of runs of --select [default: 10]"
     parser.add_argument("--select-runs", type=float, default=10.0, metavar="MEAN", help=runs_help)
-    names, text = [*DISTRIBUTIONS], "distribution of the number of runs"
-    add = partial(parser.add_argument, "--select-distribution", choices=names, default=names[0])
-    add(help=f"{text} [default: {names[0]}]")
+    text, names = "distribution of the number of runs [default: logarithmic]", [*DISTRIBUTIONS]
+    parser.add_argument("--select-distribution", choices=names, default=names[0], help=text)
     experiment_arguments.add_run_options(parser, "repetition of finished runs")
 
 
@@ -87,15 +84,12 @@ def _select_run(arguments: Namespace, sweep: Sweep, communicator: Communicator) 
     """Write the best of a random number of runs."""
     from mu2mpi.execution.sweep_selection import run_selection
 
-    # Logs and lists of runs would show more than the result.
-    for name, default in {"index": None, "part": (0, 1), "dry_run": False}.items():
-        if getattr(arguments, name) != default:
-            option = experiment_arguments.option_string(name)
-            arguments.parser.error(f"--select does not work with {option}, as it writes one result")
+    if arguments.dry_run:
+        arguments.parser.error("--select does not work with --dry-run, as it draws what to run")
     (path,) = output_paths(arguments, communicator.size)
     keywords = experiment_arguments.prepare_run(arguments, communicator)
     keywords = {name: keywords[name] for name in ("data_dir", "overwrite")}
-    names = [field.name for field in fields(Selection) if hasattr(arguments, field.name)]
+    names = ("select", "select_distribution", "select_runs")
     selection = Selection(**{name: getattr(arguments, name) for name in names})
     run_selection(sweep, selection, path, **keywords)
     if communicator.rank == 0:

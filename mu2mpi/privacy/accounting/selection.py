@@ -1,23 +1,23 @@
 """Guarantee of the best of a random number of runs, of which nothing else is released.
 
-Papernot and Steinke, "Hyperparameter tuning with Renyi differential privacy", 2022: Theorems 2 and 6, for
-runs that are rho-GDP. dp-accounting, too, has them in Renyi DP alone, and not for privacy loss distributions.
+Papernot and Steinke, "Hyperparameter tuning with Renyi differential privacy", 2022: Theorem 2, for runs that
+are rho-GDP. dp-accounting, too, has it in Renyi DP alone, and not for privacy loss distributions.
 """
 
 import math
 import secrets
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from functools import cached_property, lru_cache
 
-from mu2mpi.privacy.accounting.gaussian_dp import ROUND_UP_FACTOR, gaussian_delta, rho_exact
+from mu2mpi.privacy.accounting.gaussian_dp import ROUND_UP_FACTOR, rho_exact
 from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.mechanisms.mechanism import Concern
 from mu2mpi.privacy.noise import sampler_error as sampler
 from mu2mpi.privacy.noise.sampler_error import NO_SAMPLER_ERROR, SamplerError
 
-# Distributions of the number of runs, and the shape eta of those that are truncated negative binomial
-DISTRIBUTIONS = {"logarithmic": 0.0, "geometric": 1.0, "poisson": math.inf}
+# Truncated negative binomial distributions of the number of runs, and their shape eta
+DISTRIBUTIONS = {"logarithmic": 0.0, "geometric": 1.0}
 MIN_MEAN_RUNS, MAX_MEAN_RUNS = 1.01, 1000.0  # mean numbers of runs that are accounted for
 RHO_RTOL = 1e-12  # by which rho may differ between the runs of a selection, by rounding
 _ROUNDING_MARGIN = 1e-11  # added to epsilon; a few terms below 10^3 are rounded
@@ -38,32 +38,28 @@ class Selection:
     @property
     def sampler_error(self) -> SamplerError:
         """Bound on the sampler error of each run."""
-        return SamplerError(*astuple(self)[3:])
+        return SamplerError(*(getattr(self, f"select_{name}") for name in SamplerError._fields))
 
     @cached_property
     def continuation(self) -> float:
         """1 - gamma, to whose k-th power P(K = k), or k P(K = k) if logarithmic, is proportional."""
         if self.select_distribution == "geometric":
             return 1 - 1 / self.select_runs
-        # The mean is (1 / gamma - 1) / log(1 / gamma): a search for log(1 / gamma).
-        low, high = 0.0, 2 * math.log(self.select_runs) + 2
-        while low < (middle := (low + high) / 2) < high:
-            low, high = (low, middle) if math.expm1(middle) >= self.select_runs * middle else (middle, high)
-        return -math.expm1(-high)
+        # The mean is (1 / gamma - 1) / log(1 / gamma), where Newton's method finds log(1 / gamma).
+        log = 2 * math.log(self.select_runs) + 2
+        for _ in range(64):
+            log -= (math.expm1(log) - self.select_runs * log) / (math.exp(log) - self.select_runs)
+        return -math.expm1(-log)
 
     def draw_run_count(self) -> int:
         """Draw K from the operating system's random numbers, exactly: by rejection, with rational numbers."""
-        if (shape := DISTRIBUTIONS[self.select_distribution]) < math.inf:
-            k = 1 + _draw_geometric(self.continuation)
-            # The logarithmic distribution accepts k with probability 1 / k.
-            return self.draw_run_count() if shape == 0 and secrets.randbelow(k) else k
-        # A sum of Poisson numbers of a mean of at most 1/2, of which n is accepted with probability 1 / n!
-        pieces, total = 2 << math.ceil(math.log2(self.select_runs)), 0
-        for _ in range(pieces):
-            while secrets.randbelow(math.factorial(n := _draw_geometric(self.select_runs / pieces))):
-                pass
-            total += n
-        return total
+        k, (numerator, denominator) = 1, self.continuation.as_integer_ratio()
+        while secrets.randbelow(denominator) < numerator:
+            k += 1
+            # Starting again here is to accept a geometric number k with probability 1/2 * 2/3 ... = 1/k.
+            if self.select_distribution == "logarithmic" and secrets.randbelow(k) == 0:
+                k = 1
+        return k
 
     def guarantee(self, run: Guarantee) -> "SelectionGuarantee":
         """Guarantee of the selection, from that of the selected run, whose rho is that of every run."""
@@ -101,14 +97,6 @@ class Selection:
         return [] if is_valid else [f"{self} is out of range"]
 
 
-def _draw_geometric(probability: float) -> int:
-    """Draw the number of successes before the first failure, of trials with this very probability."""
-    successes, (numerator, denominator) = 0, probability.as_integer_ratio()
-    while secrets.randbelow(denominator) < numerator:
-        successes += 1
-    return successes
-
-
 @dataclass(frozen=True)
 class SelectionGuarantee(Guarantee):
     """Guarantee of the best of K runs, each rho-GDP, for whoever sees the best alone."""
@@ -117,22 +105,18 @@ class SelectionGuarantee(Guarantee):
     selection: Selection
 
     def renyi(self, order: float, log_ratio: float = 0.0) -> float:
-        """Renyi divergence bound at an order above 1: Theorem 2, or 6 (Poisson).
+        """Renyi divergence bound at an order above 1: Theorem 2.
 
         `log_ratio` bounds the log ratio of a run's probabilities to those of an exactly rho-GDP mechanism.
         """
-        rho, mean = self.run_rho, self.selection.select_runs
-        if math.isinf(shape := DISTRIBUTIONS[self.selection.select_distribution]):
-            epsilon = math.log1p(1 / (order - 1)) - 2 * log_ratio
-            cost = mean * math.exp(log_ratio) * gaussian_delta(epsilon, rho) if epsilon > 0 else math.inf
-        else:
-            log_gamma = -math.log1p(-self.selection.continuation)
-            # The least of (1 - 1/a) a rho^2/2 + log(1/gamma) / a over orders a >= 1
-            root = math.sqrt(2 * log_gamma)
-            least = rho * root - rho * rho / 2 if root > rho else log_gamma
-            cost = (1 + shape) * (least + 2 * log_ratio)
+        rho, selection = self.run_rho, self.selection
+        log_gamma = -math.log1p(-selection.continuation)
+        # The least of (1 - 1/a) a rho^2/2 + log(1/gamma) / a over orders a >= 1
+        root = math.sqrt(2 * log_gamma)
+        least = rho * root - rho * rho / 2 if root > rho else log_gamma
+        cost = (1 + DISTRIBUTIONS[selection.select_distribution]) * (least + 2 * log_ratio)
         run = order * rho * rho / 2 + (2 + 1 / (order - 1)) * log_ratio
-        return run + cost + math.log(mean) / (order - 1)
+        return run + cost + math.log(selection.select_runs) / (order - 1)
 
     def epsilon_exact_noise(self, delta: float) -> float:
         return _epsilon(self, delta)

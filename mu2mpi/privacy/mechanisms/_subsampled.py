@@ -57,19 +57,10 @@ class SubsampledMechanism(Mechanism):
 
     @classmethod
     def compute_epsilon(
-        cls,
-        C: float,
-        samples: int,
-        batch_size: float,
-        rounds: int,
-        sigma: float,
-        delta: float,
-        neighbours: str = "replace",
+        cls, C: float, n: int, K: float, T: int, sigma: float, delta: float, neighbours: str = "replace"
     ) -> float:
-        """Epsilon at `delta` of one noised sum per round over a batch, terms clipped to norm C."""
-        losses = cls.compose_pld(
-            neighbours, sigma / C, samples, batch_size, rounds, 1
-        )  # cached by `calibrate`
+        """Epsilon at `delta` of T noised sums over batches of K of n samples, terms clipped to norm C."""
+        losses = cls.compose_pld(neighbours, sigma / C, n, K, T, 1)  # cached by `calibrate`
         return float(losses.get_epsilon_for_delta(delta))
 
     def range_errors(self) -> list[str]:

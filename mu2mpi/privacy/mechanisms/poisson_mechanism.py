@@ -28,12 +28,12 @@ class PoissonMechanism(SubsampledMechanism):
         from dp_accounting.privacy_accountant import NeighboringRelation
 
         # Others are drawn independently of a sample: it may as well be absent as contribute zero.
-        is_replaced, relations = neighbours == "replace", NeighboringRelation
+        relation = "REPLACE_ONE" if neighbours == "replace" else "ADD_OR_REMOVE_ONE"
         one_round = pld.from_gaussian_mechanism(
             multiplier,
             value_discretization_interval=discretization_interval(rounds, coarseness),
             sampling_prob=batch_size / samples,
-            neighboring_relation=relations.REPLACE_ONE if is_replaced else relations.ADD_OR_REMOVE_ONE,
+            neighboring_relation=NeighboringRelation[relation],
         )
         return one_round.self_compose(rounds)
 
