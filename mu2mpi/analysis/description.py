@@ -107,11 +107,8 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
     mechanism, concerns = privacy.mechanism, privacy.concerns(accounts)
     if not privacy.is_noisy:
         return wrap_paragraph(" ".join(concern.full for concern in concerns))
-    exact = rounded_up(privacy.epsilon_exact)
-    exact_claim = (
-        f"epsilon = {exact} at delta = {privacy.delta:g}, {(privacy.selection or mechanism).accounting_note}"
-    )
-    claim = f"(epsilon, delta)-DP: {exact_claim}"
+    exact, accounting = rounded_up(privacy.epsilon_exact), (privacy.selection or mechanism).accounting_note
+    claim = f"(epsilon, delta)-DP: epsilon = {exact} at delta = {privacy.delta:g}, {accounting}"
     if privacy.rho is not None:
         claim = (
             f"a Renyi divergence of at most a rho^2/2 at every order a > 1, with rho = "
@@ -196,13 +193,6 @@ def privacy_summary(privacy: PrivacyStatement, accounts: PerMachineAccounts | No
         f"epsilon = {rounded_up(privacy.epsilon_exact)} at delta = {privacy.delta:g}{rho}"
         f"{'; but ' if concerns else ''}{concerns}"
     )
-
-
-def claim_columns(rho: float | None, epsilon_exact: float, epsilon_paper: float, mechanism: str) -> list[str]:
-    """Return the privacy claim of a run as text: rho, exact epsilon, and epsilon by the paper's lemma."""
-    if rho is None:
-        return ["none", f"{rounded_up(epsilon_exact)} ({mechanism})", "–"]
-    return [rounded_up(rho), rounded_up(epsilon_exact), rounded_up(epsilon_paper)]
 
 
 def has_private_test_results(result: Result) -> bool:

@@ -67,8 +67,8 @@ def convert_budget(parameters: Mapping[str, float]) -> str:
         f"{delta_text}, {qualifier}. By the paper's lemma {lemma}."
     )
     deltas = sorted({*(float(f"1e-{k}") for k in range(3, 13)), numbers.get("delta", 1e-3)}, reverse=True)
-    values = ((d, gaussian_dp.epsilon_exact(rho, d), gaussian_dp.epsilon_paper(rho, d)) for d in deltas)
-    rows = [list(map(rounded_up, row)) for row in values]
+    curves = gaussian_dp.epsilon_exact, gaussian_dp.epsilon_paper
+    rows = [[rounded_up(d), *(rounded_up(curve(rho, d)) for curve in curves)] for d in deltas]
     meaning = (
         "Neighbouring data sets differ in one sample of one machine, which is replaced or zeroed out, as "
         "--neighbours says; the same noise has about twice the rho for replace. The Renyi divergence "
@@ -118,18 +118,16 @@ def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = N
             guarantees.append(f"Machines{suffix} differ: samples of machine {name} have the largest epsilon.")
         for text in run.remarks:
             remarks.setdefault(text, []).append(path)
-    epsilons = ["epsilon, exactly", "by the paper's lemma"]
-    header = ["file", "server", "rho", "delta", *epsilons, "mu", "TPR at FPR 1%", "recomputed"]
+    claims = ["rho", "delta", "epsilon, exactly", "by the paper's lemma", "mu", "TPR at FPR 1%"]
+    header = ["file", "server", *claims, "recomputed"]
     guarantees.append(
         "Claims were recomputed from the clipping norm, the noise and the rounds in each file, and compared "
         "with its experiment and history."
     )
     composition = [] if problems else describe_composition(run.contents for run in checked)
     sentences = [*dict.fromkeys(guarantees), *(f"Composition: {sentence}" for sentence in composition)]
-    bullets = []
-    for text, files in remarks.items():
-        prefix = "" if len(files) == len(checked) else f"{join_names(files, conjunction=', ')}: "
-        bullets.append(prefix + text)
+    files_of = {text: f"{join_names(files, conjunction=', ')}: " for text, files in remarks.items()}
+    bullets = [files_of[text] * (len(remarks[text]) < len(checked)) + text for text in remarks]
     blocks = [text_table(header, [[run.row for run in checked]]), *map(wrap_paragraph, sentences)]
     blocks += [_describe_group_privacy(checked, group_size) if group_size else "", bullet_list(bullets)]
     return "\n\n".join(filter(None, blocks)), problems
@@ -139,11 +137,12 @@ def _check_claims(group_size: GroupSize | None, path: Path) -> CheckedClaims:
     """Recompute the privacy claims of a result file, and that of a person if a group size is given."""
     result = read_result(path)
     privacy, accounts, problems = result.privacy, result.accounts, claim_contradictions(result)
-    claim = privacy.rho, privacy.epsilon_exact, privacy.epsilon, privacy.mechanism.name
-    rho, *epsilons = description.claim_columns(*claim)
+    delta, exact, paper = map(rounded_up, (privacy.delta, privacy.epsilon_exact, privacy.epsilon))
+    claims = ["none", delta, f"{exact} ({privacy.mechanism.name})", "–"]
+    if privacy.rho is not None:
+        claims = [rounded_up(privacy.rho), delta, exact, paper]
     stated, names = privacy.comparisons, ("mu", "tpr_at_fpr_0.01")
-    rates = [rounded_up(stated[name]) if stated else setting_labels.MISSING for name in names]
-    verdict = "MISMATCH" if problems else "agrees"
+    claims += [rounded_up(stated[name]) if stated else setting_labels.MISSING for name in names]
     remarks = [concern.full for concern in privacy.concerns(accounts)]
     remarks += filter(None, [description.relation_comparison(privacy)] * privacy.is_noisy)
     remarks += [PRIVATE_TEST_WARNING] * description.has_private_test_results(result)
@@ -152,7 +151,7 @@ def _check_claims(group_size: GroupSize | None, path: Path) -> CheckedClaims:
     person = None if problems or group_size is None else group_privacy_guarantee(result, group_size)
     return CheckedClaims(
         RunContents(path, result.experiment, privacy, result.environment, result.model_digest),
-        [str(path), privacy.server, rho, rounded_up(privacy.delta), *epsilons, *rates, verdict],
+        [str(path), privacy.server, *claims, "MISMATCH" if problems else "agrees"],
         problems,
         remarks,
         accounts.machine_names[description.sort_by_epsilon(accounts)[0]] if accounts else None,
@@ -182,9 +181,8 @@ def claim_contradictions(result: Result) -> list[str]:
             problem, method, used = result.problem, experiment.chosen_method, mechanism.max_samples_used
             released_sums = method.released_sums(problem, method.batching(problem, rounds))
             if mechanism.supports(released_sums):
-                expected = mechanism.released_fields(released_sums) | {
-                    "S": method.contribution_bound(problem)
-                }
+                bound = method.contribution_bound(problem)
+                expected = mechanism.released_fields(released_sums) | {"S": bound}
             else:
                 pair = f"mechanism = {mechanism.name} with method = {method.name}"
                 found.append(f"there is no privacy analysis of {pair}")
@@ -192,12 +190,8 @@ def claim_contradictions(result: Result) -> list[str]:
             found.append(f"{counted:,} samples were used by /history, and {used:,} by /privacy")
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         found.append(f"its experiment cannot be run: {error}")
-    expected |= {"server": experiment.server, "mechanism": experiment.chosen_mechanism}
-    expected |= {
-        "neighbours": experiment.neighbours,
-        "delta": experiment.delta,
-        "noise": simulated_protocol_name(experiment),
-    }
+    expected |= {name: getattr(experiment, name) for name in ("server", "neighbours", "delta")}
+    expected |= {"mechanism": experiment.chosen_mechanism, "noise": simulated_protocol_name(experiment)}
     expected["noise_recomputable"] = experiment.seed is not None
     # With --budgets, /privacy/machines has the budgets.
     if experiment.budgets is None and privacy.rho is not None and experiment.epsilon is None:
@@ -243,8 +237,7 @@ def _account_errors(result: Result) -> list[str]:
 def _history_mismatches(result: Result, rho_spent: Callable[[int], float]) -> list[str]:
     """Return a message on the first round whose recorded rho differs from the rho of the noise std."""
     history, rounds = result.history, result.experiment.rounds
-    t = history.round
-    if not (t.size and t[0] > 0 and t[-1] == rounds and np.all(np.diff(t) > 0)):
+    if history.round[-1:].tolist() != [rounds] or np.any(np.diff(history.round, prepend=0) <= 0):
         return [_HISTORY_ROUNDS_ERROR.format(rounds)]
     for t, stated in zip(history.round.tolist(), history.rho_spent.tolist(), strict=True):
         rho = rho_spent(t)

@@ -21,7 +21,6 @@ from mu2mpi.execution.simulation import Simulation
 from mu2mpi.execution.sweep_plans import resolve_sweep
 from mu2mpi.losses.metrics.metric import all_metrics
 from mu2mpi.privacy.accounting.selection import MAX_MEAN_RUNS, MIN_MEAN_RUNS, RHO_RTOL, Selection
-from mu2mpi.privacy.noise.sampler_error import SamplerError
 from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result import Result
 from mu2mpi.results.writer import check_output, write_result
@@ -56,9 +55,7 @@ def run_selection(
     with communicator.collective_errors():
         if lines := [*sweep.exclusions, *resolved.refusal_lines()]:
             raise InputError("\n".join(["--select needs a grid without refused runs.", *lines]))
-        selection = _with_sampler_errors(selection, plans)
-        for plan in plans:
-            plan.privacy_statement.of_selection(selection).check_sampler(epsilon)
+        _check_guarantees(selection, epsilon, plans)
     for plan in plans:
         check_inputs_on_ranks(plan, communicator)
     drawn: list[int] = []
@@ -78,8 +75,8 @@ def _check_grid(experiments: Sequence[Experiment], selection: Selection) -> None
     variable = {*VARIABLE_SETTINGS, *own_option_fields("method"), *own_option_fields("mechanism")}
     fixed = [name for name in option_fields() if name not in variable]
     varied = [name for name in fixed if len({getattr(e, name) for e in experiments}) > 1]
-    mechanisms = {experiment.chosen_mechanism for experiment in experiments}
-    without_rho = [m for m in mechanisms if lookup("mechanisms", m).budget_parameter != "rho"]
+    mechanisms = {lookup("mechanisms", experiment.chosen_mechanism) for experiment in experiments}
+    without_rho = sorted(m.name for m in mechanisms if m.budget_parameter != "rho")
     metrics = [*_metric_signs(lookup("losses", first.loss).label_kind)]
     refusals = [
         (math.isinf(first.epsilon or math.inf), "needs a budget for all runs. Give a finite --epsilon"),
@@ -114,14 +111,14 @@ def _score(result: Result, metric: str) -> float:
     return -math.inf if math.isnan(value) else float(value)
 
 
-def _with_sampler_errors(selection: Selection, plans: Sequence[Plan]) -> Selection:
-    """Add the largest sampler errors of the plans' runs to a selection; InputError if they differ in rho."""
-    guarantees = [plan.privacy_statement.guarantee for plan in plans]
-    rhos = [guarantee.rho or math.inf for guarantee in guarantees]
+def _check_guarantees(selection: Selection, epsilon: float, plans: Sequence[Plan]) -> None:
+    """Raise InputError if runs differ in rho, or have too large a sampler error."""
+    rhos = [plan.privacy_statement.guarantee.rho or math.inf for plan in plans]
     if max(rhos) > min(rhos) * (1 + RHO_RTOL):
         raise InputError(f"--select needs runs of one rho, got {min(rhos)} to {max(rhos)}. Give --mechanism.")
-    errors = SamplerError(*map(max, *(guarantee.sampler_error for guarantee in guarantees), (0.0,) * 3))
-    return replace(selection, **{f"select_{name}": value for name, value in errors._asdict().items()})
+    stated = max(plan.privacy_statement.of_selection(selection).epsilon_exact for plan in plans)
+    if stated > epsilon:
+        raise InputError(f"--select can guarantee only epsilon = {stated:.6g}. Use a larger --epsilon.")
 
 
 def _protected_part(best: Result, selection: Selection, epsilon: float) -> Result:

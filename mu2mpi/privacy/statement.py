@@ -1,7 +1,6 @@
 """Privacy statement of a run: its claims, the numbers they follow from, and their recomputation."""
 
 import math
-import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Integral, Real
@@ -164,10 +163,6 @@ class PrivacyStatement:
         if errors := self.range_errors():
             return [*messages, *errors]
         messages += mechanism.consistency_errors(self.delta)
-        if (selection := self.selection) is not None:
-            own = mechanism.guarantee(aggregated_machines=self.aggregated_machines).sampler_error
-            if any(map(operator.gt, own, selection.sampler_error)):
-                messages.append("the sampler error of the selected run is larger than that of all runs")
         computed = {"rho": self.guarantee.rho, **self._compute_epsilons()}
         if self.comparisons:
             computed |= self._compute_comparisons()

@@ -20,8 +20,8 @@ from mu2mpi.privacy.noise.sampler_error import SamplerError
 DISTRIBUTED = pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 
 
-def selection_of(distribution, mean=10.0, **errors):
-    return Selection(select="test_loss", select_distribution=distribution, select_runs=mean, **errors)
+def selection_of(distribution, mean=10.0):
+    return Selection(select="test_loss", select_distribution=distribution, select_runs=mean)
 
 
 def number_probabilities(selection, largest=4000):
@@ -111,7 +111,7 @@ def test_epsilon_is_that_of_dp_accounting(distribution):
     orders = 1 + np.geomspace(2, 100, 150)
     for delta in (1e-3, 1e-5, 1e-9):
         theirs = dp_accounting_rdp(selection, rho, orders).get_epsilon(delta)
-        own = selection.guarantee(GaussianGuarantee(rho)).epsilon(delta)
+        own = selection.guarantee(GaussianGuarantee(rho)).epsilon_exact_noise(delta)
         assert own <= theirs * (1 + 1e-9)
         assert own >= theirs * (1 - 1e-3)
 
@@ -127,22 +127,25 @@ def test_the_budget_of_runs_uses_up_the_whole(distribution, mean, epsilon, delta
     assert epsilon_exact(rho, delta) < epsilon
 
 
-def test_more_runs_and_larger_deviations_of_the_sampler_cost_more():
-    error = {"select_sum_squared_ratio_errors": 1e-8, "select_max_ratio_error": 1e-9}
+@DISTRIBUTED
+def test_more_runs_cost_more(distribution):
     run = GaussianGuarantee(0.5)
-    for distribution in DISTRIBUTIONS:
-        few, many = (selection_of(distribution, mean).guarantee(run).epsilon(1e-5) for mean in (3.0, 30.0))
-        assert epsilon_exact(0.5, 1e-5) < few < many
-        exact, sampled = (
-            selection_of(distribution, **own).guarantee(run).epsilon(1e-5) for own in ({}, error)
-        )
-        # An error xi of the log ratio of a run adds at least 2 xi, and some times as much for the selection.
-        xi = SamplerError(*error.values()).log_ratio_bound(20)
-        assert 4 * xi < sampled - exact < 12 * xi
-        too_large = selection_of(distribution, **(error | {"select_sum_squared_ratio_errors": 1.0}))
-        assert too_large.guarantee(run).epsilon(1e-5) == math.inf
-        uncovered = selection_of(distribution, select_total_variation=1e-10)
-        assert uncovered.guarantee(run).epsilon(1e-5) == math.inf
+    few, many = (selection_of(distribution, mean).guarantee(run).epsilon(1e-5) for mean in (3.0, 30.0))
+    assert epsilon_exact(0.5, 1e-5) < few < many
+
+
+@DISTRIBUTED
+def test_a_share_of_epsilon_covers_the_sampler_error_of_each_run(distribution):
+    selection, exact_run = selection_of(distribution), GaussianGuarantee(0.5)
+    exact = selection.guarantee(exact_run).epsilon_exact_noise(1e-5)
+    covered = GaussianGuarantee(0.5, SamplerError(1e-9, 1e-9))
+    stated = selection.guarantee(covered).epsilon(1e-5)
+    assert stated == selection.guarantee(exact_run).epsilon(1e-5)
+    # An error xi of the log ratio of a run adds at least 2 xi, and some times as much for the selection.
+    xi = covered.sampler_error.log_ratio_bound(40)
+    assert 4 * xi < stated - exact < exact / 128
+    for error in (SamplerError(1e-7), SamplerError(0.0, 1e-3), SamplerError(0.0, 0.0, 1e-10)):
+        assert selection.guarantee(GaussianGuarantee(0.5, error)).epsilon(1e-5) == math.inf
 
 
 def test_a_run_without_noise_or_rho_has_no_guarantee():
@@ -181,9 +184,14 @@ def test_every_bit_comes_from_the_operating_system(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"select_distribution": "normal"}, {"select_runs": 1.0}, {"select_runs": math.nan},
-                {"select_max_ratio_error": -1.0}, {"select_runs": 1e9}]
-)  # fmt: skip
+    "changes",
+    [
+        {"select_distribution": "normal"},
+        {"select_runs": 1.0},
+        {"select_runs": math.nan},
+        {"select_runs": 1e9},
+    ],
+)
 def test_impossible_selections_have_errors(changes):
     good = selection_of("geometric")
     assert good.errors() == []

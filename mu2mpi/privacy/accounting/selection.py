@@ -11,15 +11,17 @@ from decimal import ROUND_FLOOR, Context
 from functools import cached_property, lru_cache
 
 from mu2mpi.privacy.accounting.gaussian_dp import ROUND_UP_FACTOR, rho_exact
-from mu2mpi.privacy.accounting.guarantee import Guarantee
+from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, Guarantee
 from mu2mpi.privacy.mechanisms.mechanism import Concern
 from mu2mpi.privacy.noise import sampler_error as sampler
-from mu2mpi.privacy.noise.sampler_error import NO_SAMPLER_ERROR, SamplerError
+from mu2mpi.privacy.noise.sampler_error import SamplerError
 
 # Truncated negative binomial distributions of the number of runs, and their shape eta
 DISTRIBUTIONS = {"logarithmic": 0.0, "geometric": 1.0}
 MIN_MEAN_RUNS, MAX_MEAN_RUNS = 1.01, 1000.0  # mean numbers of runs that are accounted for
 RHO_RTOL = 1e-12  # by which rho may differ between the runs of a selection, by rounding
+_RESERVED_SHARE = 4 * sampler.SAMPLER_BUDGET_SHARE  # of epsilon and delta, for the noise sampler
+_LOG_RATIO_PER_RHO = 2.0**-9  # part of the log ratios of runs that covers the noise sampler
 _ROUNDING_MARGIN = 1e-11  # added to epsilon; a few terms below 10^3 are rounded
 
 
@@ -30,15 +32,6 @@ class Selection:
     select: str  # metric of the test set
     select_distribution: str  # of K, one of `DISTRIBUTIONS`
     select_runs: float  # mean of K
-    # Bounds on the sampler error of each run that could be drawn, as in `SamplerError`
-    select_sum_squared_ratio_errors: float = 0.0
-    select_max_ratio_error: float = 0.0
-    select_total_variation: float = 0.0
-
-    @property
-    def sampler_error(self) -> SamplerError:
-        """Bound on the sampler error of each run."""
-        return SamplerError(*(getattr(self, f"select_{name}") for name in SamplerError._fields))
 
     @cached_property
     def continuation(self) -> float:
@@ -63,15 +56,16 @@ class Selection:
 
     def guarantee(self, run: Guarantee) -> "SelectionGuarantee":
         """Guarantee of the selection, from that of the selected run, whose rho is that of every run."""
-        return SelectionGuarantee(math.inf if run.rho is None else run.rho * (1 + RHO_RTOL), self)
+        rho = math.inf if run.rho is None else run.rho * (1 + RHO_RTOL)
+        return SelectionGuarantee(rho, self, run.sampler_error)
 
     def rho_of_runs(self, epsilon: float, delta: float) -> float:
         """Largest rho of each run within (epsilon, delta), minus the reserve for the noise sampler."""
-        target, delta = ((1 - sampler.SAMPLER_BUDGET_SHARE) * value for value in (epsilon, delta))
+        target, delta = ((1 - _RESERVED_SHARE) * value for value in (epsilon, delta))
         low, high = 0.0, rho_exact(target, delta)
         while high - low > 1e-10 * high:
             rho = (low + high) / 2
-            is_within = _epsilon(SelectionGuarantee(rho, self), delta) <= target
+            is_within = self.guarantee(GaussianGuarantee(rho)).epsilon_exact_noise(delta) <= target
             low, high = (rho, high) if is_within else (low, rho)
         # In digits that all processors and math libraries agree on, like `rho_for_epsilon`
         return float(Context(prec=8, rounding=ROUND_FLOOR).create_decimal(repr(low)))
@@ -92,9 +86,9 @@ class Selection:
 
     def errors(self) -> list[str]:
         """Error messages on fields out of the range for which a guarantee can be computed."""
-        is_known = self.select_distribution in DISTRIBUTIONS and min(self.sampler_error) >= 0
-        is_valid = is_known and MIN_MEAN_RUNS <= self.select_runs <= MAX_MEAN_RUNS
-        return [] if is_valid else [f"{self} is out of range"]
+        is_known = self.select_distribution in DISTRIBUTIONS
+        is_in_range = MIN_MEAN_RUNS <= self.select_runs <= MAX_MEAN_RUNS
+        return [] if is_known and is_in_range else [f"{self} is out of range"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +97,7 @@ class SelectionGuarantee(Guarantee):
 
     run_rho: float
     selection: Selection
+    run_error: SamplerError
 
     def renyi(self, order: float, log_ratio: float = 0.0) -> float:
         """Renyi divergence bound at an order above 1: Theorem 2.
@@ -122,24 +117,26 @@ class SelectionGuarantee(Guarantee):
         return _epsilon(self, delta)
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at `delta` for sampled noise; proof in docs/background/selection.md."""
-        exact, error = self.epsilon_exact_noise(delta), self.selection.sampler_error
-        if error == NO_SAMPLER_ERROR or math.isinf(exact):
-            return exact
-        limit = sampler.max_stated_epsilon(exact)
-        # Of the event in which the error bound of a run fails: over all runs it costs a share of delta.
-        neg_log_p = limit + math.log(16 * self.selection.select_runs / (sampler.SAMPLER_DELTA_SHARE * delta))
-        log_ratio = error.log_ratio_bound(neg_log_p) + 8 * math.exp(-neg_log_p)
-        is_covered = error.total_variation <= math.exp(-neg_log_p) and 2 * log_ratio <= limit
-        if neg_log_p > sampler.MAX_NEG_LOG_PROBABILITY or not is_covered:
-            return math.inf
+        """Epsilon at `delta` for sampled noise; proof in docs/background/selection.md.
+
+        A fixed part of it covers the sampler error of each run, and so does not depend on the grid.
+        """
+        log_ratio = _LOG_RATIO_PER_RHO * self.run_rho
         epsilon = _epsilon(self, (1 - 2 * sampler.SAMPLER_DELTA_SHARE) * delta, log_ratio)
-        return epsilon if epsilon <= limit else math.inf
+        # Of the event in which the error bound of a run fails: over all runs it costs a share of delta.
+        share = sampler.SAMPLER_DELTA_SHARE * delta / (16 * self.selection.select_runs)
+        neg_log_p, error = epsilon - math.log(share), self.run_error
+        if neg_log_p > sampler.MAX_NEG_LOG_PROBABILITY or error.total_variation > math.exp(-neg_log_p):
+            return math.inf
+        own_log_ratio = error.log_ratio_bound(neg_log_p) + 16 * math.exp(-neg_log_p)
+        return epsilon if own_log_ratio <= log_ratio else math.inf
 
 
 @lru_cache(maxsize=1024)
 def _epsilon(guarantee: SelectionGuarantee, delta: float, log_ratio: float = 0.0) -> float:
     """Least epsilon over all orders (Canonne, Kamath and Steinke, 2020: Proposition 12), rounded up."""
+    from scipy.optimize import minimize_scalar
+
     if (rho := guarantee.run_rho) == 0 or math.isinf(rho):
         return rho
 
@@ -148,11 +145,7 @@ def _epsilon(guarantee: SelectionGuarantee, delta: float, log_ratio: float = 0.0
         conversion = math.log(delta) + math.log1p(excess)
         return guarantee.renyi(1 + excess, log_ratio) - math.log1p(1 / excess) - conversion / excess
 
-    # Any order gives a bound. The best is sought on a grid, and then by ternary search.
+    # Any order gives a bound.
     centre = math.log(math.sqrt(2 * math.log(guarantee.selection.select_runs / delta)) / rho)
-    best = min((centre + step / 8 for step in range(-40, 41)), key=epsilon_at)
-    low, high = best - 1 / 8, best + 1 / 8
-    for _ in range(40):
-        left, right = (2 * low + high) / 3, (low + 2 * high) / 3
-        low, high = (low, right) if epsilon_at(left) < epsilon_at(right) else (left, high)
-    return max(0.0, epsilon_at(low)) * ROUND_UP_FACTOR + _ROUNDING_MARGIN
+    best = minimize_scalar(epsilon_at, bounds=(centre - 5, centre + 5), options={"xatol": 1e-7})
+    return float(max(0.0, best.fun)) * ROUND_UP_FACTOR + _ROUNDING_MARGIN
