@@ -58,9 +58,7 @@ def run_selection(
         _check_guarantees(selection, epsilon, plans)
     for plan in plans:
         check_inputs_on_ranks(plan, communicator)
-    drawn: list[int] = []
-    if communicator.rank == 0:
-        drawn = [secrets.randbelow(len(plans)) for _ in range(selection.draw_run_count())]
+    drawn = [secrets.randbelow(len(plans)) for _ in range(selection.draw_run_count())]  # rank 0's are used
     results = (Simulation(plans[k], communicator).run() for k in communicator.bcast_object(drawn))
     best = max(results, key=lambda result: _score(result, selection.select))
     with communicator.collective_errors():
@@ -71,7 +69,8 @@ def run_selection(
 
 def _check_grid(experiments: Sequence[Experiment], selection: Selection) -> None:
     """Raise InputError unless a selection from these experiments has a guarantee."""
-    first, runs, means = experiments[0], selection.select_runs, (MIN_MEAN_RUNS, MAX_MEAN_RUNS)
+    first, select, runs = experiments[0], selection.select, selection.select_runs
+    means = MIN_MEAN_RUNS, MAX_MEAN_RUNS
     variable = {*VARIABLE_SETTINGS, *own_option_fields("method"), *own_option_fields("mechanism")}
     fixed = [name for name in option_fields() if name not in variable]
     varied = [name for name in fixed if len({getattr(e, name) for e in experiments}) > 1]
@@ -79,22 +78,18 @@ def _check_grid(experiments: Sequence[Experiment], selection: Selection) -> None
     without_rho = sorted(m.name for m in mechanisms if m.budget_parameter != "rho")
     metrics = [*_metric_signs(lookup("losses", first.loss).label_kind)]
     refusals = [
-        (math.isinf(first.epsilon or math.inf), "needs a budget for all runs. Give a finite --epsilon"),
-        (not means[0] <= runs <= means[1], f"needs --select-runs from {means[0]} to {means[1]}, got {runs}"),
-        (varied, f"needs one value of {', '.join(varied)}. Only {', '.join(VARIABLE_SETTINGS)} and "
-         "options of methods may have several"),
-        (first.seed is not None, f"needs secret random numbers, got seed = {first.seed}. Leave out the seed"),
-        (not first.trust_mode.is_central, "needs --server trusted, as the parties of other servers see every "
-         f"run, got {first.server}"),
-        (first.has_unequal_machines, f"needs equal machines. Leave out --{', --'.join(PER_MACHINE_OPTIONS)}"),
-        (without_rho, f"needs runs with a rho, for Renyi DP, and {' and '.join(without_rho)} noise has none. "
-         "Leave out its method"),
-        (selection.select not in metrics, f"needs a metric of the test set ({', '.join(metrics)}), got "
-         f"{selection.select}. Training data are protected"),
-    ]  # fmt: skip
+        (math.isinf(first.epsilon or math.inf), "a finite --epsilon, the budget for all runs"),
+        (not means[0] <= runs <= means[1], f"--select-runs from {means[0]} to {means[1]}, got {runs}"),
+        (varied, f"one value of {', '.join(varied)}. It may vary {', '.join(VARIABLE_SETTINGS)}"),
+        (first.seed is not None, f"secret random numbers, got seed = {first.seed}. Leave out the seed"),
+        (not first.trust_mode.is_central, f"--server trusted: parties of {first.server} see every run"),
+        (first.has_unequal_machines, f"equal machines. Leave out --{', --'.join(PER_MACHINE_OPTIONS)}"),
+        (without_rho, f"runs with a rho, and {' and '.join(without_rho)} noise has none"),
+        (select not in metrics, f"a metric of the test set ({', '.join(metrics)}), got {select}"),
+    ]
     for is_refused, text in refusals:
         if is_refused:
-            raise InputError(f"--select {text}.")
+            raise InputError(f"--select needs {text}.")
 
 
 def _metric_signs(label_kind: str) -> dict[str, int]:

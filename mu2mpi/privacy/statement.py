@@ -34,13 +34,7 @@ RELATION_EPSILONS = {relation: f"epsilon_{relation.replace('-', '_')}" for relat
 COMPARISONS = (*RELATION_EPSILONS.values(), *TRADEOFF_CLAIMS)
 _GROUPED_FIELDS = ("mechanism", "selection", "comparisons")  # fields whose members are HDF5 attributes
 LARGE_EPSILON = 10.0  # above it a guarantee means little: likelihood ratios up to e^10 = 22,026
-# HDF5 attribute type of each field type, and its name in messages
-_ATTRIBUTE_TYPES = {
-    str: (str, "text"),
-    float: (Real, "number"),
-    int: (Integral, "integer"),
-    bool: (Integral, "0 or 1"),
-}
+_FILE_TYPES = {str: str, float: Real, int: Integral, bool: Integral}  # of HDF5 attributes, by field type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,9 +242,9 @@ def _read_dataclass_fields(dataclass_type: type, attributes: Mapping[str, Any]) 
 def _read_attribute(name: str, value_type: type, attributes: Mapping[str, Any]) -> Any:
     if name not in attributes:
         raise InputError(f"its privacy statement lacks {name!r}")
-    value, (file_type, type_name) = attributes[name], _ATTRIBUTE_TYPES[value_type]
-    if not isinstance(value, file_type) or (value_type is bool and value not in (0, 1)):
-        raise InputError(f"{name} = {value!r} in its privacy statement is no {type_name}")
+    value = attributes[name]
+    if not isinstance(value, _FILE_TYPES[value_type]) or (value_type is bool and value not in (0, 1)):
+        raise InputError(f"{name} = {value!r} in its privacy statement is no {value_type.__name__}")
     return value_type(value)
 
 

@@ -7,14 +7,13 @@ import numpy as np
 
 from mu2mpi.analysis.figures._encoding import CHANNEL_LIMITS
 from mu2mpi.analysis.figures.figure import FOREGROUND, Figure, FigureOptions, Layout, line_style, palette
-from mu2mpi.analysis.setting_labels import group_by_columns, selection_error, varying_settings
+from mu2mpi.analysis.setting_labels import selection_error, varying_settings
 from mu2mpi.core.registry import register
 from mu2mpi.core.text import rounded_up
 from mu2mpi.privacy.accounting.tradeoff import REPORTED_RATES, TradeoffCurve
 from mu2mpi.results.reader import RunSummary
 
 MIN_RATE = 1e-4  # lower end of both axes
-GUESSING_STYLE = {"color": FOREGROUND, "linestyle": ":", "linewidth": 0.9}
 
 
 @register
@@ -27,13 +26,11 @@ class TradeoffCurveFigure(Figure):
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw the rates that the guarantees allow, with points at the rates that files state."""
-
-        def get_row(run: RunSummary) -> dict[str, object]:
+        groups: dict[tuple[float, str], list[RunSummary]] = {}
+        for run in sorted(runs, key=lambda run: run.measurements["mu"]):
             # Sampler errors differ slightly between runs of the same claim.
             mu = float(rounded_up(run.measurements["mu"]))
-            return {"mu": mu, "mechanism": run.experiment.chosen_mechanism}
-
-        groups = group_by_columns(runs, ["mu", "mechanism"], get_row)
+            groups.setdefault((mu, run.experiment.chosen_mechanism), []).append(run)
         if len(groups) > CHANNEL_LIMITS["colours"]:
             raise selection_error(f"these runs have {len(groups)} guarantees, too many for one figure", "rho")
         layout, varying = Layout(options, 1, 1, 3.0), varying_settings(runs)
@@ -49,7 +46,7 @@ class TradeoffCurveFigure(Figure):
             tprs = [*map(TradeoffCurve(privacy.guarantee, privacy.delta).tpr, fprs.tolist())]
             style = line_style(colour, k, k) | {"label": f"{prefix}μ = {options.labels.value('mu', mu)}"}
             layout.legend += panel.plot(fprs, tprs, markevery=markers, **style)
-        layout.legend += panel.plot(fprs, fprs, label="guessing", **GUESSING_STYLE)
+        layout.legend += panel.plot(fprs, fprs, ":", color=FOREGROUND, linewidth=0.9, label="guessing")
         panel.set(xscale="log", yscale="log", xlim=(MIN_RATE, 1), ylim=(MIN_RATE, 1))
         panel.set(xlabel="false-positive rate", ylabel="true-positive rate, at most")
         return layout

@@ -86,12 +86,10 @@ def _select_run(arguments: Namespace, sweep: Sweep, communicator: Communicator) 
 
     if arguments.dry_run:
         arguments.parser.error("--select does not work with --dry-run, as it draws what to run")
-    (path,) = output_paths(arguments, communicator.size)
-    keywords = experiment_arguments.prepare_run(arguments, communicator)
-    keywords = {name: keywords[name] for name in ("data_dir", "overwrite")}
+    experiment_arguments.prepare_run(arguments, communicator)
     names = ("select", "select_distribution", "select_runs")
     selection = Selection(**{name: getattr(arguments, name) for name in names})
-    run_selection(sweep, selection, path, **keywords)
+    run_selection(sweep, selection, arguments.output / SELECTED_FILE, arguments.data_dir, arguments.overwrite)
     if communicator.rank == 0:
         experiment_arguments.warn_about_unprotected_test_sets(sweep.experiments)
     return 0

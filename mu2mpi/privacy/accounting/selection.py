@@ -14,7 +14,6 @@ from mu2mpi.privacy.accounting.gaussian_dp import ROUND_UP_FACTOR, rho_exact
 from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, Guarantee
 from mu2mpi.privacy.mechanisms.mechanism import Concern
 from mu2mpi.privacy.noise import sampler_error as sampler
-from mu2mpi.privacy.noise.sampler_error import SamplerError
 
 # Truncated negative binomial distributions of the number of runs, and their shape eta
 DISTRIBUTIONS = {"logarithmic": 0.0, "geometric": 1.0}
@@ -97,7 +96,7 @@ class SelectionGuarantee(Guarantee):
 
     run_rho: float
     selection: Selection
-    run_error: SamplerError
+    run_error: sampler.SamplerError
 
     def renyi(self, order: float, log_ratio: float = 0.0) -> float:
         """Renyi divergence bound at an order above 1: Theorem 2.
