@@ -9,8 +9,15 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.privacy.accounting.pld import MIN_NOISE_MULTIPLIER, _round_up_digits, min_noise_multiplier
+from mu2mpi.privacy.accounting import pld as accounting
+from mu2mpi.privacy.accounting.pld import (
+    MIN_NOISE_MULTIPLIER,
+    _round_up_digits,
+    epsilon_at_delta,
+    min_noise_multiplier,
+)
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
+from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 
 DELTA = 1e-5
 
@@ -38,6 +45,26 @@ def test_delta_that_is_too_small_to_be_computed_with_is_refused():
     assert 3 * 0.995 < PoissonMechanism.compute_epsilon(1.0, 2, 1.0, 3, sigma, 1e-12) <= 3
 
 
+@pytest.mark.parametrize("mechanism", [PoissonMechanism, ReplacementExactMechanism])
+@pytest.mark.parametrize("neighbours", ["replace", "zero-out"])
+@pytest.mark.parametrize(
+    "account",
+    [(1.0, 1000, 10, 100), (5.0, 100, 30, 50), (0.3, 60, 1, 3), (0.07, 3, 2, 2), (40.0, 1000, 10, 10)],
+)
+def test_epsilon_is_that_of_dp_accounting(mechanism, neighbours, account):
+    losses = mechanism.compose_pld(neighbours, *account)
+    for delta in (1e-300, 1e-12, 1e-8, 1e-5, 0.01, 0.3, 0.9, 0.999999):
+        expected, epsilon = losses.get_epsilon_for_delta(delta), epsilon_at_delta(losses, delta)
+        # Where probabilities of losses underflow, no epsilon is stated.
+        assert epsilon == pytest.approx(expected, rel=1e-8, abs=1e-12) or expected > 700 < epsilon
+
+
+@pytest.fixture
+def with_made_up_losses(monkeypatch):
+    """Ask losses themselves for epsilon, as these have no probabilities."""
+    monkeypatch.setattr(accounting, "epsilon_at_delta", lambda losses, d: losses.get_epsilon_for_delta(d))
+
+
 class RoundedUp(NamedTuple):
     """A distribution whose losses are rounded up by 2e-4 at least."""
 
@@ -47,10 +74,11 @@ class RoundedUp(NamedTuple):
         return 2e-4 + 1 / self.multiplier
 
 
+@pytest.mark.usefixtures("with_made_up_losses")
 def test_an_epsilon_below_what_discretisation_allows_is_refused():
     """However much noise is added, rounding of the losses leaves a positive epsilon."""
     with pytest.raises(InputError, match=r"--epsilon 0\.0001 is too small"):
-        min_noise_multiplier(lambda multiplier, *_: RoundedUp(multiplier), 1, 1.0, 1, 1e-4, 1e-9)
+        min_noise_multiplier(lambda neighbours, multiplier, *_: RoundedUp(multiplier), 1, 1.0, 1, 1e-4, 1e-9)
 
 
 class Logged:
@@ -59,12 +87,13 @@ class Logged:
     def __init__(self, sharpness):
         self.sharpness, self.accounts = sharpness, []
 
-    def compose(self, multiplier, samples, batch_size, rounds, coarseness):
+    def compose(self, neighbours, multiplier, samples, batch_size, rounds, coarseness):
         self.accounts.append((multiplier, coarseness))
         epsilon = self.sharpness / multiplier**2 * (1 + 2e-4 * coarseness**2)
         return SimpleNamespace(get_epsilon_for_delta=lambda delta: epsilon)
 
 
+@pytest.mark.usefixtures("with_made_up_losses")
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 7.0, 1234.5])
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0, 20.0])
 def test_the_search_ends_at_the_smallest_multiplier_of_the_grid(sharpness, epsilon):
@@ -83,5 +112,10 @@ def test_an_epsilon_that_falls_in_steps_is_met_by_the_smallest_multiplier():
     arguments = 10**6, 5.0, 1
     multiplier = min_noise_multiplier(PoissonMechanism.compose_pld, *arguments, 1e-3, 1e-12)
     assert multiplier == pytest.approx(0.985886, rel=1e-4)
-    assert PoissonMechanism.compose_pld(multiplier, *arguments).get_epsilon_for_delta(1e-12) <= 1e-3
-    assert PoissonMechanism.compose_pld(multiplier / 1.001, *arguments).get_epsilon_for_delta(1e-12) > 1e-3
+    assert (
+        PoissonMechanism.compose_pld("replace", multiplier, *arguments).get_epsilon_for_delta(1e-12) <= 1e-3
+    )
+    assert (
+        PoissonMechanism.compose_pld("replace", multiplier / 1.001, *arguments).get_epsilon_for_delta(1e-12)
+        > 1e-3
+    )

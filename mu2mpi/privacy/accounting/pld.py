@@ -11,7 +11,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError, import_extra
+from mu2mpi.core.lazy import np
 
 _LOG2_STEP = 2.0**-13  # between the binary logarithms of the multipliers that are searched
 _MAX_COARSENESS = 8  # of the privacy losses in the search: multiple of their spacing
@@ -20,6 +22,7 @@ _NOISE_MULTIPLIER_RTOL = 1e-4  # relative excess of the returned multiplier over
 _NOISE_MULTIPLIER_DIGITS = 6  # of the noise multiplier, in which all processors and libraries agree
 _MAX_EPSILON = 1000.0  # above it there is hardly any privacy, and PLDs take minutes
 _MIN_DELTA = 1e-12  # below it, dp-accounting's truncation and rounding errors are no longer negligible
+_MIN_PROBABILITY = 1e-300  # below it quotients overflow
 MIN_NOISE_MULTIPLIER = 2.0**-4  # with less noise the PLD has too many support points, and hardly any privacy
 MAX_NOISE_MULTIPLIER = 2.0**100  # the square of a larger one overflows
 MAX_PLD_ROUNDS = 10**6  # rounds composed; more would take gigabytes
@@ -33,6 +36,32 @@ def import_pld() -> Any:
 def discretization_interval(rounds: int, coarseness: int = 1) -> float:
     """Spacing of the discretised privacy losses of a PLD; adds about rounds * spacing^2 to epsilon."""
     return coarseness * min(1e-3, 0.02 / math.sqrt(rounds))
+
+
+@lru_cache(maxsize=2)
+def _sum_losses(losses: Any) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Losses l >= 0 of each direction, and sums of their probabilities p and of p exp(-l) from the largest."""
+    sums = []
+    for pmf in {losses._pmf_remove.to_dense_pmf(), losses._pmf_add.to_dense_pmf()}:
+        first = max(0, -pmf._lower_loss)
+        values = pmf._discretization * (pmf._lower_loss + np.arange(first, pmf.size)[::-1])
+        p = pmf._probs[first:][::-1]
+        sums.append((values, pmf._infinity_mass + np.cumsum(p), np.cumsum(p * np.exp(-values))))
+    return sums
+
+
+def epsilon_at_delta(losses: Any, delta: float) -> float:
+    """Epsilon of a PLD at `delta`: `losses.get_epsilon_for_delta`, in arrays in place of its loop."""
+    epsilon = 0.0
+    for values, upper, lower in _sum_losses(losses):
+        with np.errstate(over="ignore", invalid="ignore"):
+            deltas = upper - np.exp(values) * lower
+        below = int(np.argmax(np.append(deltas > delta, True)))  # index of the largest loss below epsilon
+        if below == 0 or lower[below - 1] < _MIN_PROBABILITY:
+            return math.inf
+        if upper[below - 1] > lower[below - 1] + delta:
+            epsilon = max(epsilon, math.log((upper[below - 1] - delta) / lower[below - 1]))
+    return epsilon
 
 
 @lru_cache(maxsize=32)
@@ -77,7 +106,7 @@ def min_noise_multiplier(
     def log_excess(multiplier: float, coarseness: int = 1) -> float:
         """Log2 of epsilon / target, or infinite; at most 0 if and only if the multiplier suffices."""
         losses = compose_pld(neighbours, multiplier, samples, batch_size, rounds, coarseness)
-        spent_epsilon, target = float(losses.get_epsilon_for_delta(unreserved * delta)), unreserved * epsilon
+        spent_epsilon, target = epsilon_at_delta(losses, unreserved * delta), unreserved * epsilon
         sign = 1 if spent_epsilon > target else -1
         is_finite = 0 < spent_epsilon < math.inf and target > 0
         return sign * (abs(math.log2(spent_epsilon / target)) or math.ulp(0.0) if is_finite else math.inf)

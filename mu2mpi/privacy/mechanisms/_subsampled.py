@@ -61,7 +61,7 @@ class SubsampledMechanism(Mechanism):
     ) -> float:
         """Epsilon at `delta` of T noised sums over batches of K of n samples, terms clipped to norm C."""
         losses = cls.compose_pld(neighbours, sigma / C, n, K, T, 1)  # cached by `calibrate`
-        return float(losses.get_epsilon_for_delta(delta))
+        return pld.epsilon_at_delta(losses, delta)
 
     def range_errors(self) -> list[str]:
         errors, C = super().range_errors(), self.clip_norm
