@@ -40,7 +40,7 @@ def discretization_interval(rounds: int, coarseness: int = 1) -> float:
 
 @lru_cache(maxsize=2)
 def _sum_losses(losses: Any) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
-    """Losses l >= 0 of each direction, and sums of their probabilities p and of p exp(-l) from the largest."""
+    """Losses l >= 0 of each direction, and sums of probabilities p and of p exp(-l) from the largest on."""
     sums = []
     for pmf in {losses._pmf_remove.to_dense_pmf(), losses._pmf_add.to_dense_pmf()}:
         first = max(0, -pmf._lower_loss)
