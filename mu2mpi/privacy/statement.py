@@ -157,6 +157,8 @@ class PrivacyStatement:
         if errors := self.range_errors():
             return [*messages, *errors]
         messages += mechanism.consistency_errors(self.delta)
+        if self.selection and not approx_equal(mechanism.stated_rho, rho := mechanism.guarantee().rho):
+            messages.append(f"rho = {mechanism.stated_rho} of the selected run is claimed, not {rho}")
         computed = {"rho": self.guarantee.rho, **self._compute_epsilons()}
         if self.comparisons:
             computed |= self._compute_comparisons()

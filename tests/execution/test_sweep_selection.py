@@ -112,7 +112,7 @@ def test_results_do_not_depend_on_the_number_of_runs(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "changes",
     [{"epsilon_exact": 1.0}, {"select_runs": 2.0}, {"select_distribution": "logarithmic"},
-     {"sigma": 1e4}],
+     {"sigma": 1e4}, {"rho": 1e-3}],
 )  # fmt: skip
 def test_edited_claims_are_found(tmp_path, changes):
     path = tmp_path / "selected.h5"
@@ -162,6 +162,7 @@ def test_reports_state_the_total_and_what_is_not_protected(tmp_path, capsys):
         ({"server": ["trusted", "untrusted"]}, {}, "one value of server"),
         ({"server": "untrusted"}, {}, "needs --server trusted"),
         ({"participation": "uniform:1"}, {}, "equal machines"),
+        ({"canaries": 3}, {}, "without --canaries"),
         ({"method": ["dp-gd", "dp-sgd"], "diameter": 1.0, "clip_norm": 1.0}, {}, "has none"),
         ({}, {"select": "train_loss"}, "needs a metric of the test set"),
         ({}, {"select": "rmse"}, "needs a metric of the test set"),
