@@ -188,6 +188,21 @@ def test_exact_divergence_of_draws_with_replacement(neighbours, samples, drawn):
 EPSILONS = np.array([0.0, 0.003, 0.05, 0.3, 1.0, 2.5])
 
 
+@both
+@pytest.mark.parametrize("multiplier", [1e3, 1e6, 1e9])
+def test_one_draw_with_much_noise(neighbours, multiplier):
+    """At epsilon = 0 it is the total variation: a shift s has erf(s / sqrt(8)) of it, in one of ten draws."""
+    bound = hockey_stick(np.array([0.0]), multiplier, 10, 1, neighbours)[0]
+    exact = math.erf(RELATIONS[neighbours] / multiplier / math.sqrt(8)) / 10
+    assert bound == pytest.approx(exact, rel=1e-5)
+
+
+@both
+def test_hardly_any_noise_has_no_finite_epsilon(neighbours):
+    """Of ten samples, 2.8 % are drawn more than once in three draws: 40 or more deviations apart."""
+    assert hockey_stick(np.array([690.0, 700.0]), 0.05, 10, 3, neighbours).min() > 0.0278
+
+
 @pytest.mark.parametrize(("samples", "drawn"), [(1, 1), (2, 1), (6, 4), (50, 1), (50, 8), (3, 3), (1, 4)])
 @pytest.mark.parametrize("sigma", [0.5, 0.8, 3.0])
 def test_no_zeroed_sample_is_told_from_a_contribution_better_in_one_round(samples, drawn, sigma):

@@ -42,15 +42,16 @@ def hockey_stick(
     x, p_never_drawn = np.exp(epsilons), (1 - 1 / samples) ** batch_size
 
     def divergence_derivative(t: FloatArray) -> FloatArray:
-        """Compute d/dt of the divergence, divided by the normal density at t: decreasing in t."""
+        """Compute d/dt of the divergence, divided by x and the normal density at t: decreasing."""
         gains = np.zeros_like(t)
         for b_j, r_j, s_j in zip(b, r, s, strict=True):
             losses = np.minimum(epsilons + s_j * (t + r_j - s_j / 2), 0)
-            gains -= b_j * np.exp(np.minimum(-r_j * (t + r_j / 2), 700)) * np.expm1(losses)
-        return gains - (x - 1) * p_never_drawn
+            gains -= b_j * np.exp(np.minimum(-r_j * (t + r_j / 2) - epsilons, 700)) * np.expm1(losses)
+        return gains + np.expm1(-epsilons) * p_never_drawn
 
     high = np.max([s_j / 2 - r_j - epsilons / s_j for r_j, s_j in zip(r, s, strict=True)], axis=0)
-    low = s[0] / 2 - r[0] - (epsilons - math.log(b[0])) / s[0]
+    # Below -40 all but the first term rise, and that is negligible.
+    low = np.maximum(s[0] / 2 - r[0] - (epsilons - math.log(b[0])) / s[0], -40.0)
     for _ in range(30):
         middle = (low + high) / 2
         is_rising = divergence_derivative(middle) > 0
