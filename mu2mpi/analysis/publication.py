@@ -17,7 +17,7 @@ from mu2mpi.federation.participation.schedule import parse_participation
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result import Result
-from mu2mpi.results.result_files import is_container, list_result_files, map_files, relative_paths
+from mu2mpi.results.result_files import list_result_files, map_files
 from mu2mpi.results.writer import check_output, write_result
 
 NO_NOISE_ERROR = "it added no noise, so nothing in it is protected. Give --even-if-unprotected to publish it."
@@ -107,10 +107,11 @@ def _remove_unprotected(result: Result, with_test_results: bool) -> Result:
 
 
 def _output_paths(paths: Sequence[Path], output: Path) -> dict[Path, Path]:
-    files, folders = list_result_files(paths), [*filter(is_container, paths)]
+    files, folders = list_result_files(paths), [path for path in paths if path.is_dir()]
     targets = {paths[0]: output}
     if len(paths) > 1 or folders or output.is_dir():
-        targets = {file: output / relative for file, relative in relative_paths(files, paths).items()}
+        parents = {file: next(filter(file.is_relative_to, folders), file.parent) for file in files}
+        targets = {file: output / file.relative_to(parent) for file, parent in parents.items()}
         if output.is_file():
             raise InputError(f"--output must be a folder for several results, got the file {output}.")
     for folder in folders:

@@ -1,14 +1,9 @@
-"""Open result files and checkpoints, and read the settings and the guarantee that both have.
+"""Open result files and checkpoints, and read the settings and the guarantee that both have."""
 
-A study file is a folder of results in one HDF5 file. Its results have paths such as ``study.h5/NAME.h5``.
-"""
-
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from itertools import accumulate
 from pathlib import Path
 
 import h5py
@@ -21,97 +16,37 @@ from mu2mpi.core.hdf5 import open_for_reading, read_attributes, read_text
 from mu2mpi.core.registry import registered_options
 from mu2mpi.core.toml import parse_toml
 from mu2mpi.privacy.statement import PrivacyStatement
-from mu2mpi.results.records import RESULT_SCHEMA, RESULT_SUFFIX, STUDY_SCHEMA
+from mu2mpi.results.records import RESULT_SCHEMA
 
 _SEED_LINE = re.compile(r"^seed = (0|[1-9]\d{0,17})$", re.MULTILINE)  # below the limit of 63 bits
 
 
-def is_study(path: Path | str) -> bool:
-    """Whether a file is a study file: one that begins with `STUDY_SCHEMA`."""
-    # Opening a pipe blocks until it has a writer.
-    if not os.path.isfile(path):
-        return False
-    with suppress(OSError), open(path, "rb") as file:
-        return file.read(len(STUDY_SCHEMA)) == STUDY_SCHEMA.encode()
-    return False
-
-
-def study_of(path: Path) -> Path | None:
-    """File of a path such as ``study.h5/NAME.h5``, of a result in a study file; None for other paths."""
-    try:
-        os.stat(path)
-    except NotADirectoryError:
-        return next(filter(os.path.isfile, path.parents), None)
-    except (OSError, ValueError):
-        pass
-    return None
-
-
-def path_exists(path: Path) -> bool:
-    """Whether there is a file or folder of this path, or a study file with this result."""
-    if (study := study_of(path)) is None:
-        return os.path.exists(path)
-    return path in study_results(study)
-
-
-def study_results(study: Path) -> list[Path]:
-    """Paths of the results in a study file, sorted as in a folder."""
-    with open_mu2mpi_file(study) as file:
-        return sorted(study / name for name in _result_names(file))
-
-
-def _result_names(group: h5py.Group) -> Iterator[str]:
-    # By names alone, so that a damaged result does not hide the others.
-    for name in map(os.fsdecode, group):
-        if name.endswith(RESULT_SUFFIX):
-            yield name
-        elif _has_member(group, name) and isinstance(below := group[os.fsencode(name)], h5py.Group):
-            yield from (f"{name}/{result}" for result in _result_names(below))
-
-
-def _has_member(group: h5py.Group, path: str) -> bool:
-    """Whether a group has a path that follows no links to other files or groups."""
-    links, paths = group.id.links, map(os.fsencode, accumulate(path.split("/"), "{}/{}".format))
-    return all(links.exists(each) and links.get_info(each).type == h5py.h5l.TYPE_HARD for each in paths)
-
-
 @contextmanager
-def open_mu2mpi_file(path: Path, advice: str = "copy it again or repeat the run") -> Iterator[h5py.Group]:
-    """Open an HDF5 file, or a result in a study file, for reading, as a group.
-
-    Errors, also of the code in the with block, become InputError.
-    """
-    study = study_of(path)
+def open_mu2mpi_file(path: Path, advice: str = "copy it again or repeat the run") -> Iterator[h5py.File]:
+    """Open an HDF5 file for reading; errors, also of the code in the with block, become InputError."""
     try:
-        check_readable(study or path)
+        check_readable(path)
         # Files of mu2mpi are replaced, never changed in place, so that locks are not needed.
-        with open_for_reading(study or path, locking=False) as file:
-            name = path.relative_to(study).as_posix() if study else "/"
-            if study and not _has_member(file, name):
-                raise InputError(f"cannot read {path}: the study {study} has no result of this name")
-            yield file[os.fsencode(name)]
+        with open_for_reading(path, locking=False) as file:
+            yield file
     except InputError:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.strerror and error.filename:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
-        if not h5py.is_hdf5(study or path):
-            raise InputError(f"{study or path} is not an HDF5 file, so not a file of mu2mpi") from None
+        if not h5py.is_hdf5(path):
+            raise InputError(f"{path} is not an HDF5 file, so not a file of mu2mpi") from None
         # The type of exception that HDF5 raises depends on where the file is damaged.
         raise InputError(f"{path} is damaged or incomplete ({error}); {advice}") from error
 
 
 @contextmanager
-def open_result(path: Path) -> Iterator[h5py.Group]:
-    """Open a complete result, in a file of its own or in a study file, for reading."""
+def open_result(path: Path) -> Iterator[h5py.File]:
+    """Open a complete result for reading."""
     with open_mu2mpi_file(path) as file:
         if not h5py.h5a.exists(file.id, b"schema"):
             raise InputError(f"{path} is an HDF5 file but not a result of mu2mpi: it has no 'schema'")
-        if (schema := read_text(file.id, "schema")) == STUDY_SCHEMA:
-            first, *others = sorted(_result_names(file))
-            text = f"{path} is a study of {1 + len(others):,} results. Name one, such as {path / first}"
-            raise InputError(text)
-        if schema != RESULT_SCHEMA:
+        if (schema := read_text(file.id, "schema")) != RESULT_SCHEMA:
             known = f"this version of mu2mpi reads {RESULT_SCHEMA!r}"
             raise InputError(f"{path} has the schema {schema!r}; {known}")
         if (status := read_text(file.id, "status")) != "complete":

@@ -14,8 +14,7 @@ from mu2mpi.privacy.accounting.per_machine_accounts import column_metadata as me
 from mu2mpi.privacy.statement import PrivacyStatement
 
 RESULT_SCHEMA = "mu2mpi-2"
-STUDY_SCHEMA = "mu2mpi-study-1"  # of files with a group for each result; they begin with it
-RESULT_SUFFIX = ".h5"  # of result files in folders, and of results in study files
+RESULT_SUFFIX = ".h5"  # of result files in folders
 CANARIES_SUFFIX = ".canaries.h5"  # of files of canary scores beside results
 HistoryRow = dict[str, float]  # Measurements of one evaluation, by name of the column of `History`
 CHECKPOINT_SUFFIX = ".checkpoint"  # appended to the output's name

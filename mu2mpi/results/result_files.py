@@ -1,15 +1,13 @@
-"""Search for results in folders and study files, and read the summaries that tables and figures need."""
+"""Search for results in folders, and read the summaries that tables and figures need."""
 
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.results.opening import is_study, path_exists, study_results
 from mu2mpi.results.reader import RunSummary, read_summary
 from mu2mpi.results.records import CANARIES_SUFFIX, RESULT_SUFFIX
 
@@ -72,13 +70,12 @@ def show_progress(results: Iterable[T], count: int, action: str) -> Iterable[T]:
 def find_result_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
     """List possible result files in files and folders, and warnings for folders that cannot be listed.
 
-    A folder is searched recursively for ``*.h5``, in sorted order, without hidden files and folders. In place
-    of study files, their results are listed.
+    A folder is searched recursively for ``*.h5``, in sorted order, without hidden files and folders.
     """
     files: dict[str, Path] = {}
     errors: list[OSError] = []
     for path in paths:
-        if not path_exists(path):
+        if not os.path.exists(path):
             raise InputError(f"there is no file or folder {path}")
         candidates = [] if os.path.isdir(path) else [path]
         if not candidates:
@@ -87,29 +84,8 @@ def find_result_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
                 results = (n for n in names if n.endswith(RESULT_SUFFIX) and not n.startswith("."))
                 candidates += [Path(parent, n) for n in results if not n.endswith(CANARIES_SUFFIX)]
         for candidate in sorted(candidates):
-            for file in _results_in(candidate):
-                files.setdefault(os.path.realpath(file), file)
+            files.setdefault(os.path.realpath(candidate), candidate)
     return list(files.values()), [f"{e.filename} cannot be listed: {e.strerror}" for e in errors]
-
-
-def _results_in(file: Path) -> list[Path]:
-    """Results in a study file, or else the file itself; reading a damaged study file raises an error."""
-    if is_study(file):
-        with suppress(InputError):
-            return study_results(file)
-    return [file]
-
-
-def relative_paths(files: Iterable[Path], paths: Iterable[Path]) -> dict[Path, Path]:
-    """Path of each file below the folder or study file among the searched `paths`, or else its name."""
-    folders = [path for path in paths if is_container(path)]
-    parents = {file: next(filter(file.is_relative_to, folders), file.parent) for file in files}
-    return {file: file.relative_to(parent) for file, parent in parents.items()}
-
-
-def is_container(path: Path) -> bool:
-    """Whether a path is that of a folder or a study file."""
-    return path.is_dir() or is_study(path)
 
 
 def list_result_files(paths: Iterable[Path]) -> list[Path]:

@@ -25,7 +25,7 @@ GRID = {
     "data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": [4, 8], "server": "trusted",
     "diameter": [0.5, 2.0], "epsilon": 4.0,
 }  # fmt: skip
-SELECTION = Selection(select="test_loss", select_distribution="geometric", select_runs=5.0)
+SELECTION = Selection(select="test_loss", select_runs=5.0)
 
 
 def contents(path):
@@ -111,7 +111,7 @@ def test_results_do_not_depend_on_the_number_of_runs(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"epsilon_exact": 1.0}, {"select_runs": 2.0}, {"select_distribution": "logarithmic"},
+    [{"epsilon_exact": 1.0}, {"select_runs": 2.0},
      {"sigma": 1e4}, {"rho": 1e-3}],
 )  # fmt: skip
 def test_edited_claims_are_found(tmp_path, changes):
@@ -236,7 +236,7 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "grid.toml").write_text("\n".join(words))
     start = ["sweep", "grid.toml", "--select", "test_loss", "--epsilon", "4"]
     for refused in ("--seed 1", "--index 0", "--part 0/2", "--log x", "--dry-run", "--select-runs x",
-                    "--select-distribution normal", "--server untrusted", "--rho 1"):  # fmt: skip
+                    "--server untrusted", "--rho 1"):  # fmt: skip
         assert cli.main([*start, *refused.split()]) == 2
     assert cli.main([*start[:4]]) == 2
     assert not (tmp_path / "runs").exists()
@@ -244,5 +244,4 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     assert cli.main([*start, "--select-runs", "2", "--delta", "1e-6", "-o", "chosen"]) == 0
     privacy = read_result(tmp_path / "chosen" / "selected.h5").privacy
     assert (privacy.server, privacy.delta) == ("trusted", 1e-6)
-    assert privacy.selection.select_distribution == "logarithmic"
     assert cli.main([*start, "-o", "chosen"]) == 2

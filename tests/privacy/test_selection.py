@@ -14,22 +14,18 @@ from scipy.stats import chi2, norm
 
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
 from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee
-from mu2mpi.privacy.accounting.selection import DISTRIBUTIONS, RHO_RTOL, Selection
+from mu2mpi.privacy.accounting.selection import RHO_RTOL, Selection
 from mu2mpi.privacy.noise.sampler_error import SamplerError
 
-DISTRIBUTED = pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 
-
-def selection_of(distribution, mean=10.0):
-    return Selection(select="test_loss", select_distribution=distribution, select_runs=mean)
+def selection_of(mean=10.0):
+    return Selection(select="test_loss", select_runs=mean)
 
 
 def number_probabilities(selection, largest=4000):
     """Return P(K = k) for k from 0, from the definitions."""
     k = np.arange(1, largest + 1)
-    logs = k * math.log(selection.continuation)
-    logs = logs - np.log(k) if selection.select_distribution == "logarithmic" else logs
-    weights = np.exp(logs)
+    weights = np.exp(k * math.log(selection.continuation) - np.log(k))
     return np.concatenate([[0.0], weights / weights.sum()])
 
 
@@ -55,12 +51,11 @@ def randomised_response(rho, _):
     return [np.array([p, 1 - p]), np.array([1 - p, p])]
 
 
-@DISTRIBUTED
 @pytest.mark.parametrize("mean", [1.5, 10.0, 40.0])
 @pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
 @pytest.mark.parametrize("base", [randomised_response, quantised_gaussians])
-def test_the_exact_hockey_stick_never_exceeds_the_claim(distribution, mean, rho, base):
-    selection = selection_of(distribution, mean)
+def test_the_exact_hockey_stick_never_exceeds_the_claim(mean, rho, base):
+    selection = selection_of(mean)
     guarantee = selection.guarantee(GaussianGuarantee(rho))
     cells = 60
     orders = [np.arange(cells), np.arange(cells)[::-1], np.random.default_rng(1).permutation(cells)]
@@ -73,10 +68,9 @@ def test_the_exact_hockey_stick_never_exceeds_the_claim(distribution, mean, rho,
             assert np.maximum(0, p - math.exp(epsilon) * q).sum() <= delta * (1 + 1e-9)
 
 
-@DISTRIBUTED
-def test_selection_costs_privacy_that_a_claim_for_one_run_would_hide(distribution):
+def test_selection_costs_privacy_that_a_claim_for_one_run_would_hide():
     # The claim of a single run is refuted by exact distributions: they are no vacuous test.
-    selection, rho, delta = selection_of(distribution), 0.5, 1e-4
+    selection, rho, delta = selection_of(), 0.5, 1e-4
     P, Q = (best_of_runs(selection, single) for single in quantised_gaussians(rho, 400))
     sticks = [np.maximum(0, p - math.exp(epsilon_exact(rho, delta)) * q).sum() for p, q in ((P, Q), (Q, P))]
     assert max(sticks) > delta
@@ -84,16 +78,14 @@ def test_selection_costs_privacy_that_a_claim_for_one_run_would_hide(distributio
 
 def dp_accounting_rdp(selection, rho, orders):
     accountant = RdpAccountant(orders)
-    shape = DISTRIBUTIONS[selection.select_distribution]
-    event = RepeatAndSelectDpEvent(GaussianDpEvent(1 / rho), selection.select_runs, shape)
+    event = RepeatAndSelectDpEvent(GaussianDpEvent(1 / rho), selection.select_runs, shape=0.0)
     return accountant.compose(event)
 
 
-@DISTRIBUTED
 @pytest.mark.parametrize("mean", [2.0, 10.0, 100.0])
 @pytest.mark.parametrize("rho", [0.05, 0.5, 3.0])
-def test_renyi_divergences_are_those_of_dp_accounting(distribution, mean, rho):
-    selection = selection_of(distribution, mean)
+def test_renyi_divergences_are_those_of_dp_accounting(mean, rho):
+    selection = selection_of(mean)
     # dp-accounting knows the best order of the second divergence if listed.
     best = max(1.0, math.sqrt(-2 * math.log1p(-selection.continuation)) / rho)
     orders = np.sort([*(1 + np.geomspace(1e-2, 1e3, 200)), best])
@@ -105,9 +97,8 @@ def test_renyi_divergences_are_those_of_dp_accounting(distribution, mean, rho):
     np.testing.assert_allclose(own, theirs, rtol=1e-9, atol=3e-9)  # 1e-9: their tolerance of gamma
 
 
-@DISTRIBUTED
-def test_epsilon_is_that_of_dp_accounting(distribution):
-    selection, rho = selection_of(distribution), 0.3
+def test_epsilon_is_that_of_dp_accounting():
+    selection, rho = selection_of(), 0.3
     orders = 1 + np.geomspace(2, 100, 150)
     for delta in (1e-3, 1e-5, 1e-9):
         theirs = dp_accounting_rdp(selection, rho, orders).get_epsilon(delta)
@@ -116,27 +107,24 @@ def test_epsilon_is_that_of_dp_accounting(distribution):
         assert own >= theirs * (1 - 1e-3)
 
 
-@DISTRIBUTED
 @pytest.mark.parametrize("mean", [1.01, 10.0, 1000.0])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 1e-3), (1.0, 1e-5), (4.0, 1e-5), (20.0, 1e-12)])
-def test_the_budget_of_runs_uses_up_the_whole(distribution, mean, epsilon, delta):
-    selection = selection_of(distribution, mean)
+def test_the_budget_of_runs_uses_up_the_whole(mean, epsilon, delta):
+    selection = selection_of(mean)
     rho = selection.rho_of_runs(epsilon, delta)
     spent = selection.guarantee(GaussianGuarantee(rho)).epsilon(delta)
     assert 0.99 * epsilon <= spent <= epsilon
     assert epsilon_exact(rho, delta) < epsilon
 
 
-@DISTRIBUTED
-def test_more_runs_cost_more(distribution):
+def test_more_runs_cost_more():
     run = GaussianGuarantee(0.5)
-    few, many = (selection_of(distribution, mean).guarantee(run).epsilon(1e-5) for mean in (3.0, 30.0))
+    few, many = (selection_of(mean).guarantee(run).epsilon(1e-5) for mean in (3.0, 30.0))
     assert epsilon_exact(0.5, 1e-5) < few < many
 
 
-@DISTRIBUTED
-def test_a_share_of_epsilon_covers_the_sampler_error_of_each_run(distribution):
-    selection, exact_run = selection_of(distribution), GaussianGuarantee(0.5)
+def test_a_share_of_epsilon_covers_the_sampler_error_of_each_run():
+    selection, exact_run = selection_of(), GaussianGuarantee(0.5)
     exact = selection.guarantee(exact_run).epsilon_exact_noise(1e-5)
     covered = GaussianGuarantee(0.5, SamplerError(1e-9, 1e-9))
     stated = selection.guarantee(covered).epsilon(1e-5)
@@ -149,15 +137,14 @@ def test_a_share_of_epsilon_covers_the_sampler_error_of_each_run(distribution):
 
 
 def test_a_run_without_noise_or_rho_has_no_guarantee():
-    for run in (GaussianGuarantee(math.inf), selection_of("geometric").guarantee(GaussianGuarantee(1.0))):
-        assert selection_of("geometric").guarantee(run).epsilon(1e-5) == math.inf
+    for run in (GaussianGuarantee(math.inf), selection_of().guarantee(GaussianGuarantee(1.0))):
+        assert selection_of().guarantee(run).epsilon(1e-5) == math.inf
 
 
-@DISTRIBUTED
-def test_the_number_of_runs_has_the_stated_distribution(distribution, monkeypatch):
+def test_the_number_of_runs_has_the_stated_distribution(monkeypatch):
     """Chi-squared test of 20,000 numbers from a fixed seed; one of 10^6 seeds would fail."""
     monkeypatch.setattr("secrets.randbelow", random.Random(5).randrange)
-    selection, draws = selection_of(distribution, 3.0), 20_000
+    selection, draws = selection_of(3.0), 20_000
     counts = Counter(selection.draw_run_count() for _ in range(draws))
     expected = number_probabilities(selection) * draws
     assert abs(expected @ np.arange(len(expected)) / draws - 3) < 1e-9
@@ -171,7 +158,7 @@ def test_the_number_of_runs_has_the_stated_distribution(distribution, monkeypatc
 def test_a_number_with_a_large_mean_is_drawn(monkeypatch):
     # 999 of 1,000 geometric numbers are rejected, so that a draw is no recursion.
     monkeypatch.setattr("secrets.randbelow", random.Random(5).randrange)
-    counts = [selection_of("logarithmic", 1000.0).draw_run_count() for _ in range(30)]
+    counts = [selection_of(1000.0).draw_run_count() for _ in range(30)]
     assert min(counts) >= 1
     assert max(counts) > 1000
 
@@ -179,26 +166,26 @@ def test_a_number_with_a_large_mean_is_drawn(monkeypatch):
 def test_every_bit_comes_from_the_operating_system(monkeypatch):
     asked = []
     monkeypatch.setattr("secrets.randbelow", lambda n: asked.append(n) or n - 1)
-    assert selection_of("geometric", 4.0).draw_run_count() == 1
-    assert asked == [4]  # of a probability of exactly 3/4
+    selection = selection_of(4.0)
+    assert selection.draw_run_count() == 1
+    assert asked == [selection.continuation.as_integer_ratio()[1]]
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"select_distribution": "normal"},
         {"select_runs": 1.0},
         {"select_runs": math.nan},
         {"select_runs": 1e9},
     ],
 )
 def test_impossible_selections_have_errors(changes):
-    good = selection_of("geometric")
+    good = selection_of()
     assert good.errors() == []
     assert replace(good, **changes).errors()
 
 
 def test_rho_is_rounded_up_for_the_other_runs():
-    guarantee = selection_of("geometric").guarantee(GaussianGuarantee(0.5))
+    guarantee = selection_of().guarantee(GaussianGuarantee(0.5))
     assert guarantee.run_rho == 0.5 * (1 + RHO_RTOL)
     assert guarantee.rho is None

@@ -34,7 +34,6 @@ def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.aggregation import version_note
     from mu2mpi.analysis.figures import FigureOptions, draw_figure, figure_format, get_figure, render_figure
     from mu2mpi.core.files import write_atomically
-    from mu2mpi.results.opening import path_exists
     from mu2mpi.results.writer import check_output
 
     first, *others = arguments.paths
@@ -43,7 +42,7 @@ def run_command(arguments: Namespace) -> None:
         if not others:
             arguments.parser.error(f"Results are missing. Name them, such as: mu2mpi plot {figure} runs/")
         arguments.paths = others
-    elif not path_exists(first):
+    elif not first.exists():
         hint = suggest_or_list(str(first), known_names("figures"), "figures")
         arguments.parser.error(f"{first} is neither a figure nor a file or folder{hint}")
     elif arguments.x_axis is not None:

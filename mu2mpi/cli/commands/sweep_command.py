@@ -14,7 +14,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.parallel import Communicator, world
 from mu2mpi.core.text import print_message
-from mu2mpi.privacy.accounting.selection import DISTRIBUTIONS, Selection
+from mu2mpi.privacy.accounting.selection import Selection
 
 COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index part dry_run select output"
 USAGE_EXAMPLES = """\
@@ -39,8 +39,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_flag(parser, "--dry-run", "list of the combinations and their indices; nothing is run")
     runs_help = "mean of the random number of runs of --select [default: 10]"
     parser.add_argument("--select-runs", type=float, default=10.0, metavar="MEAN", help=runs_help)
-    text, names = "distribution of the number of runs [default: logarithmic]", [*DISTRIBUTIONS]
-    parser.add_argument("--select-distribution", choices=names, default=names[0], help=text)
     experiment_arguments.add_run_options(parser, "repetition of finished runs")
 
 
@@ -87,8 +85,7 @@ def _select_run(arguments: Namespace, sweep: Sweep, communicator: Communicator) 
     if arguments.dry_run:
         arguments.parser.error("--select does not work with --dry-run, as it draws what to run")
     experiment_arguments.prepare_run(arguments, communicator)
-    names = ("select", "select_distribution", "select_runs")
-    selection = Selection(**{name: getattr(arguments, name) for name in names})
+    selection = Selection(select=arguments.select, select_runs=arguments.select_runs)
     run_selection(sweep, selection, arguments.output / SELECTED_FILE, arguments.data_dir, arguments.overwrite)
     if communicator.rank == 0:
         experiment_arguments.warn_about_unprotected_test_sets(sweep.experiments)

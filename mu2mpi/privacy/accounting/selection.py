@@ -15,8 +15,6 @@ from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, Guarantee
 from mu2mpi.privacy.mechanisms.mechanism import Concern
 from mu2mpi.privacy.noise import sampler_error as sampler
 
-# Truncated negative binomial distributions of the number of runs, and their shape eta
-DISTRIBUTIONS = {"logarithmic": 0.0, "geometric": 1.0}
 MIN_MEAN_RUNS, MAX_MEAN_RUNS = 1.01, 1000.0  # mean numbers of runs that are accounted for
 RHO_RTOL = 1e-12  # by which rho may differ between the runs of a selection, by rounding
 _RESERVED_SHARE = 4 * sampler.SAMPLER_BUDGET_SHARE  # of epsilon and delta, for the noise sampler
@@ -26,17 +24,14 @@ _ROUNDING_MARGIN = 1e-11  # added to epsilon; a few terms below 10^3 are rounded
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Selection of the best of a random number K of runs; the fields are attributes of `/privacy`."""
+    """Selection of the best of a logarithmic number K of runs; the fields are attributes of `/privacy`."""
 
     select: str  # metric of the test set
-    select_distribution: str  # of K, one of `DISTRIBUTIONS`
     select_runs: float  # mean of K
 
     @cached_property
     def continuation(self) -> float:
-        """1 - gamma, to whose k-th power P(K = k), or k P(K = k) if logarithmic, is proportional."""
-        if self.select_distribution == "geometric":
-            return 1 - 1 / self.select_runs
+        """1 - gamma, to whose k-th power k P(K = k) is proportional."""
         # The mean is (1 / gamma - 1) / log(1 / gamma), where Newton's method finds log(1 / gamma).
         log = 2 * math.log(self.select_runs) + 2
         for _ in range(64):
@@ -49,7 +44,7 @@ class Selection:
         while secrets.randbelow(denominator) < numerator:
             k += 1
             # Starting again here is to accept a geometric number k with probability 1/2 * 2/3 ... = 1/k.
-            if self.select_distribution == "logarithmic" and secrets.randbelow(k) == 0:
+            if secrets.randbelow(k) == 0:
                 k = 1
         return k
 
@@ -85,9 +80,8 @@ class Selection:
 
     def errors(self) -> list[str]:
         """Error messages on fields out of the range for which a guarantee can be computed."""
-        is_known = self.select_distribution in DISTRIBUTIONS
         is_in_range = MIN_MEAN_RUNS <= self.select_runs <= MAX_MEAN_RUNS
-        return [] if is_known and is_in_range else [f"{self} is out of range"]
+        return [] if is_in_range else [f"{self} is out of range"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +93,7 @@ class SelectionGuarantee(Guarantee):
     run_error: sampler.SamplerError
 
     def renyi(self, order: float, log_ratio: float = 0.0) -> float:
-        """Renyi divergence bound at an order above 1: Theorem 2.
+        """Renyi divergence bound at an order above 1: Theorem 2 for eta = 0.
 
         `log_ratio` bounds the log ratio of a run's probabilities to those of an exactly rho-GDP mechanism.
         """
@@ -108,9 +102,8 @@ class SelectionGuarantee(Guarantee):
         # The least of (1 - 1/a) a rho^2/2 + log(1/gamma) / a over orders a >= 1
         root = math.sqrt(2 * log_gamma)
         least = rho * root - rho * rho / 2 if root > rho else log_gamma
-        cost = (1 + DISTRIBUTIONS[selection.select_distribution]) * (least + 2 * log_ratio)
         run = order * rho * rho / 2 + (2 + 1 / (order - 1)) * log_ratio
-        return run + cost + math.log(selection.select_runs) / (order - 1)
+        return run + least + 2 * log_ratio + math.log(selection.select_runs) / (order - 1)
 
     def epsilon_exact_noise(self, delta: float) -> float:
         return _epsilon(self, delta)
