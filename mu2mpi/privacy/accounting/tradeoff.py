@@ -51,7 +51,7 @@ class TradeoffCurve:
         rate = _shift_rate(max(fpr, self._min_rate), self._shift)
         if self._rho is not None:
             return self._sampled(_shift_rate(rate, self._rho))
-        return self._sampled(min(1.0, *(min(d + x * rate, (x - 1 + d + rate) / x) for x, d in self._lines)))
+        return self._sampled(min([1.0, *(min(d + x * rate, (x - 1 + d + rate) / x) for x, d in self._lines)]))
 
     def claims(self) -> dict[str, float]:
         """Claims of a result, `TRADEOFF_CLAIMS` by name; the accuracy is for equally likely members."""
@@ -89,6 +89,8 @@ def _bounding_lines(guarantee: Guarantee, min_delta: float) -> list[tuple[float,
 def _mu_of_lines(lines: list[tuple[float, float]]) -> float:
     """Smallest mu whose trade-off curve, which is convex, is below the lines: it is if their vertices are."""
     errors = [(1 - delta) / (1 + factor) for factor, delta in lines]
+    if not errors:
+        return math.inf
     last = errors.index(max(errors))  # line that meets its mirror image at the largest error rate
     vertices = [(errors[last], errors[last])]
     for (x, delta), (next_x, next_delta) in pairwise(lines[: last + 1]):
