@@ -3,13 +3,12 @@
 import errno
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5f, h5g, h5o, h5p, h5r, h5s, h5t
+from h5py import h5a, h5d, h5f, h5g, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from mu2mpi.core.errors import InputError
@@ -70,32 +69,6 @@ def create_group(parent: h5py.Group, name: str, attributes: Mapping[str, Any] | 
     group = h5py.Group(h5g.create(parent.id, name.encode(), gcpl=creation))
     write_attributes(group, attributes or {})
     return group
-
-
-def copy_group(source: h5py.Group, target: h5py.Group, name: str) -> None:
-    """Copy an HDF5 group, also to another file, with the stored bytes of arrays and dimension scales."""
-    links = h5p.create(h5p.LINK_CREATE)
-    links.set_create_intermediate_group(True)
-    h5o.copy(source.id, b".", target.id, os.fsencode(name), lcpl=links)
-    # HDF5 does not adapt the references between arrays and their dimension scales.
-    copy, paths = h5o.open(target.id, os.fsencode(name)), list[bytes]()
-    h5o.visit(source.id, paths.append)
-    members = {path: h5o.open(source.id, path) for path in paths}
-    path_by_address = {h5o.get_info(member).addr: path for path, member in members.items()}
-
-    def copied(reference: h5py.Reference) -> h5py.Reference:
-        address = h5o.get_info(h5r.dereference(reference, source.id)).addr
-        return h5r.create(copy, path_by_address[address], h5r.OBJECT)
-
-    for path, member in members.items():
-        for attribute in filter(partial(h5a.exists, member), (b"DIMENSION_LIST", b"REFERENCE_LIST")):
-            entries = _read_attribute(member, attribute.decode())
-            for k, entry in enumerate(entries):
-                if attribute == b"DIMENSION_LIST":
-                    entries[k] = np.array([*map(copied, entry)], h5py.ref_dtype)
-                else:
-                    entries[k] = copied(entry[0]), entry[1]
-            h5a.open(h5o.open(copy, path), attribute).write(entries)
 
 
 def booleans_as_ints(attributes: Mapping[str, Any]) -> dict[str, Any]:
