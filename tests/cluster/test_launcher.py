@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.hosts import wait_for
 from helpers.launch import command_on, mu2mpi
 from helpers.slow import slow
 
@@ -155,8 +156,10 @@ def test_ranks_without_progress_are_ended(has_ended, tmp_path, monkeypatch, caps
         assert runner.run_ranks(command, environment, stall_seconds, None) == 128 + signal.SIGKILL
         assert read_rank_report(path)[:2] == ((0, 0) if has_ended else (None, 7))
     assert f"no progress for 0.00333 minutes after round {0 if has_ended else 7}" in capsys.readouterr().err
-    is_left = [name for name in Path("/proc").glob("[0-9]*/environ") if str(path) in environment_of(name)]
-    assert not is_left
+    # A killed process is listed until the system has ended it.
+    wait_for(
+        lambda: str(path) not in "".join(map(environment_of, Path("/proc").glob("[0-9]*/environ"))), "end", 20
+    )
 
 
 def environment_of(path):
