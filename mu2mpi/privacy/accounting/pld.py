@@ -39,23 +39,23 @@ def discretization_interval(rounds: int, coarseness: int = 1) -> float:
 
 
 @lru_cache(maxsize=2)
-def _sum_losses(losses: Any) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
-    """Losses l >= 0 of each direction, and sums of probabilities p and of p exp(-l) from the largest on."""
-    sums = []
+def _delta_curves(losses: Any) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Delta at each loss l >= 0, largest first, and sums so far of probabilities p and of p exp(-l)."""
+    curves = []
     for pmf in {losses._pmf_remove.to_dense_pmf(), losses._pmf_add.to_dense_pmf()}:
         first = max(0, -pmf._lower_loss)
         values = pmf._discretization * (pmf._lower_loss + np.arange(first, pmf.size)[::-1])
         p = pmf._probs[first:][::-1]
-        sums.append((values, pmf._infinity_mass + np.cumsum(p), np.cumsum(p * np.exp(-values))))
-    return sums
+        upper, lower = pmf._infinity_mass + np.cumsum(p), np.cumsum(p * np.exp(-values))
+        with np.errstate(over="ignore", invalid="ignore"):
+            curves.append((upper - np.exp(values) * lower, upper, lower))
+    return curves
 
 
 def epsilon_at_delta(losses: Any, delta: float) -> float:
     """Epsilon of a PLD at `delta`: `losses.get_epsilon_for_delta`, in arrays in place of its loop."""
     epsilon = 0.0
-    for values, upper, lower in _sum_losses(losses):
-        with np.errstate(over="ignore", invalid="ignore"):
-            deltas = upper - np.exp(values) * lower
+    for deltas, upper, lower in _delta_curves(losses):
         below = int(np.argmax(np.append(deltas > delta, True)))  # index of the largest loss below epsilon
         if below == 0 or lower[below - 1] < _MIN_PROBABILITY:
             return math.inf
