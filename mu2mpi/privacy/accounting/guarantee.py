@@ -20,10 +20,13 @@ from mu2mpi.privacy.noise.sampler_error import (
 @lru_cache(maxsize=1024)
 def rho_for_epsilon(epsilon: float, delta: float) -> float:
     """Largest GDP parameter rho within (epsilon, delta), minus the share reserved for the noise sampler."""
-    # Rounded down to 8 significant digits, in which all processors and math libraries agree
     unreserved = 1 - SAMPLER_BUDGET_SHARE
-    exact = gaussian_dp.rho_exact(unreserved * epsilon, unreserved * delta)
-    return float(Context(prec=8, rounding=ROUND_FLOOR).create_decimal(repr(exact)))
+    return round_down_digits(gaussian_dp.rho_exact(unreserved * epsilon, unreserved * delta))
+
+
+def round_down_digits(rho: float) -> float:
+    """Round down to 8 significant digits, in which all processors and math libraries agree."""
+    return float(Context(prec=8, rounding=ROUND_FLOOR).create_decimal(repr(rho)))
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ are rho-GDP. dp-accounting, too, has it in Renyi DP alone, and not for privacy l
 import math
 import secrets
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context
 from functools import cached_property, lru_cache
 
 from mu2mpi.privacy.accounting.gaussian_dp import ROUND_UP_FACTOR, rho_exact
-from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, Guarantee
+from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee, Guarantee, round_down_digits
 from mu2mpi.privacy.mechanisms.mechanism import Concern
 from mu2mpi.privacy.noise import sampler_error as sampler
 
@@ -61,8 +60,7 @@ class Selection:
             rho = (low + high) / 2
             is_within = self.guarantee(GaussianGuarantee(rho)).epsilon_exact_noise(delta) <= target
             low, high = (rho, high) if is_within else (low, rho)
-        # In digits that all processors and math libraries agree on, like `rho_for_epsilon`
-        return float(Context(prec=8, rounding=ROUND_FLOOR).create_decimal(repr(low)))
+        return round_down_digits(low)
 
     @property
     def accounting_note(self) -> str:

@@ -89,10 +89,10 @@ def epsilon_with_sampler(epsilon_at: Callable[[float], float], delta: float, err
         return math.inf
     remaining = 1 - SAMPLER_DELTA_SHARE * (1 + (variation > 0))
     xi = error.log_ratio_bound(neg_log_p)
-    if 2 * xi > max_stated_epsilon(exact_epsilon):
+    if 2 * xi > _max_stated_epsilon(exact_epsilon):
         return math.inf
     epsilon = epsilon_at(delta * remaining * math.exp(-xi)) + 2 * xi
-    return epsilon if epsilon <= max_stated_epsilon(exact_epsilon) else math.inf
+    return epsilon if epsilon <= _max_stated_epsilon(exact_epsilon) else math.inf
 
 
 def is_sampler_negligible(epsilon: float, exact_epsilon: float, delta: float) -> bool:
@@ -103,11 +103,11 @@ def is_sampler_negligible(epsilon: float, exact_epsilon: float, delta: float) ->
     return epsilon - exact_epsilon <= SAMPLER_BUDGET_SHARE * max(exact_epsilon, 0.01)
 
 
-def max_stated_epsilon(exact_epsilon: float) -> float:
+def _max_stated_epsilon(exact_epsilon: float) -> float:
     """Largest epsilon that may be stated for sampled noise if exact noise has epsilon `exact_epsilon`."""
     return 1.01 * exact_epsilon + 0.01
 
 
 def _neg_log_probability(exact_epsilon: float, delta: float) -> float:
     """Compute -log of the probability that the error bound fails, a small share of delta."""
-    return max_stated_epsilon(exact_epsilon) + math.log(2 / (SAMPLER_DELTA_SHARE * delta))
+    return _max_stated_epsilon(exact_epsilon) + math.log(2 / (SAMPLER_DELTA_SHARE * delta))
