@@ -256,8 +256,9 @@ def check_compatibility(experiment: Experiment) -> None:
             f"--mechanism {mechanism} needs --server {' or '.join(servers)}, got {experiment.server}. "
             "Leave out --mechanism, or choose another server"
         )
-    is_plain = mechanism == "gaussian" and experiment.noise is None and math.isfinite(experiment.rho)
-    if experiment.canaries is not None and (experiment.has_unequal_machines or not is_plain):
+    has_scores = lookup("mechanisms", mechanism).supports_canaries and math.isfinite(experiment.rho)
+    is_plain = has_scores and experiment.noise is None and not experiment.has_unequal_machines
+    if experiment.canaries is not None and not is_plain:
         raise InputError(
             "--canaries needs equal machines with independent Gaussian noise each, got --mechanism "
             f"{mechanism}, or one of --rho inf, --noise, --participation, --objective and --budgets. "

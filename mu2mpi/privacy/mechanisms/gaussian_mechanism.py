@@ -21,7 +21,7 @@ class GaussianMechanism(Mechanism):
     """
 
     name = "gaussian"
-    calibrates_to_participation = True
+    calibrates_to_participation = supports_canaries = True
 
     field_ranges = Mechanism.field_ranges | {"affected_sums": (1, math.inf)}
 

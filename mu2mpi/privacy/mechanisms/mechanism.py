@@ -46,6 +46,7 @@ class Mechanism(ABC):
     noise_description: ClassVar[str] = ""  # appended to the noise std in reports
     is_server_specific: ClassVar[bool] = False  # only for trust modes that name it as their mechanism
     calibrates_to_participation: ClassVar[bool] = False  # fewer rounds of a machine need less noise
+    supports_canaries: ClassVar[bool] = False  # scores of canaries have the claimed normal distribution
     correlates_rounds: ClassVar[bool] = False  # noise is correlated over rounds, as in DP-FTRL
     # Smallest and largest value of each number for which a guarantee can be computed
     field_ranges: ClassVar[dict[str, tuple[float, float]]] = {
