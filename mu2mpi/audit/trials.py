@@ -130,9 +130,8 @@ def worst_case_constants(experiment: Experiment, case: WorstCase) -> RunConstant
         rho = min(1.0, problem.budget.rho, *(budget.rho for budget in budgets))
         problem = replace(problem, eta_scale=case.step_scale * rho)
     constants: RunConstants = method.run_constants(problem, batching)
-    trust_mode = experiment.trust_mode
     # A single draw replaces the noise of all machines, including the colluders' known share.
-    if trust_mode.is_central and not trust_mode.distributes_key(constants.problem.server_options):
+    if experiment.trust_mode.is_central:
         return constants.with_problem(noise_shares=machines)
     return constants
 

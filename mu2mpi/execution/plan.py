@@ -253,6 +253,6 @@ class RunKeys:
             noise = cls.noise_key(root, experiment, context)
             data_keys = derive_key(root, "dealing"), derive_key(noise, "sampling")
         partition, batching = communicator.bcast_object(data_keys)
-        if experiment.trust_mode.distributes_key(experiment.server_options):
+        if not experiment.trust_mode.is_central:
             noise = communicator.bcast_object(noise)
         return cls(root, partition, batching, key_to_uint32(noise) if noise else None)

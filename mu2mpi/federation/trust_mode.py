@@ -55,11 +55,6 @@ class TrustMode(ABC):
         return math.sqrt(machines * machines / cls.variance_factor(machines, noise_shares))
 
     @classmethod
-    def distributes_key(cls, options: Any) -> bool:
-        """Return whether all ranks get the noise key."""
-        return not cls.is_central
-
-    @classmethod
     def simulation_label(cls, options: Any) -> str:
         """Return the simulated protocol's label in privacy statements: "protocol" if it is complete."""
         return "protocol"

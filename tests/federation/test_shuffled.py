@@ -37,7 +37,7 @@ def first_sums(constants, seeds):
         key = key_to_uint32(root_key(seed))
         machines, server = create_machines_and_server(constants, hosted_machines, supply, Communicator(), key)
         machines.accumulate_increments(1, server.iterates.x, server.iterates.x_previous)
-        total = server._noised_sum(1, server._reduce_messages(1, machines), machines)
+        total = server._noised_sum(1, machines.message_sum, machines)
         found.append((machines.message_sum.ravel().copy(), total.ravel().copy()))
     return map(np.array, zip(*found, strict=True))
 

@@ -50,7 +50,7 @@ class TrustedServer(Server):
         iterates = self.iterates
         machines.accumulate_increments(t, iterates.x, iterates.x_previous)
         timer.record("compute")
-        message_sum = self._reduce_messages(t, machines)
+        message_sum = self._communicator.reduce(machines.message_sum, self._message_sum)
         timer.record("communication")
         if t == self._rounds:
             return
@@ -65,9 +65,6 @@ class TrustedServer(Server):
             self._communicator.bcast(iterates.x_previous)
             iterates.swap_query_points()
         timer.record("communication")
-
-    def _reduce_messages(self, t: int, machines: "Machines") -> IntArray | None:
-        return self._communicator.reduce(machines.message_sum, self._message_sum)
 
     def _noised_sum(self, t: int, message_sum: IntArray, machines: "Machines") -> IntArray:
         """Return the sum of messages with the noise of round t; RuntimeError without a noise key."""
