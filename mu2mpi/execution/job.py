@@ -121,9 +121,9 @@ def run(
             experiment = Experiment.from_settings({**experiment, **memory.settings})
     check_settings_on_ranks([experiment], communicator)
     location = memory.location(data_dir)
-    if output is None and experiment.canaries:
-        raise InputError("--canaries needs an output, beside which their scores are written. Name one.")
     if output is None:
+        if experiment.canaries:
+            raise InputError("--canaries needs an output, beside which their scores are written. Name one.")
         # Signals keep their usual handlers, as there is no file for a checkpoint.
         source = open_source_on_ranks(experiment, location, communicator)
         plan = _resolve_plan_on_ranks(experiment, source, communicator)

@@ -109,10 +109,12 @@ def _score(result: Result, metric: str) -> float:
 
 def _check_guarantees(selection: Selection, epsilon: float, plans: Sequence[Plan]) -> None:
     """Raise InputError if runs differ in rho, or have too large a sampler error."""
-    rhos = [plan.privacy_statement.guarantee.rho or math.inf for plan in plans]
+    guarantees = [plan.privacy_statement.guarantee for plan in plans]
+    rhos = [guarantee.rho or math.inf for guarantee in guarantees]
     if max(rhos) > min(rhos) * (1 + RHO_RTOL):
         raise InputError(f"--select needs runs of one rho, got {min(rhos)} to {max(rhos)}. Give --mechanism.")
-    stated = max(plan.privacy_statement.of_selection(selection).epsilon_exact for plan in plans)
+    delta = plans[0].experiment.delta
+    stated = max(selection.guarantee(guarantee).epsilon(delta) for guarantee in guarantees)
     if stated > epsilon:
         raise InputError(f"--select can guarantee only epsilon = {stated:.6g}. Use a larger --epsilon.")
 
