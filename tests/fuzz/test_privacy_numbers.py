@@ -7,7 +7,7 @@ import mpmath
 import pytest
 from helpers.slow import slow
 
-from mu2mpi.analysis.privacy_reports import convert_budget
+from mu2mpi.analysis.budget_conversion import convert_budget
 from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION
 from mu2mpi.privacy.accounting.gaussian_dp import MIN_DELTA
 

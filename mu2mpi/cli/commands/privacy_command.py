@@ -38,7 +38,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_command(arguments: Namespace) -> int:
-    from mu2mpi.analysis.privacy_reports import GroupSize, check_privacy_claims, convert_budget
+    from mu2mpi.analysis.budget_conversion import convert_budget
+    from mu2mpi.analysis.privacy_reports import GroupSize, check_privacy_claims
 
     fail, suffix = arguments.parser.error, "_of_a_person"
     budget = {name: getattr(arguments, name) for name in PRIVACY_BUDGET_OPTIONS if name in arguments}
