@@ -122,9 +122,8 @@ class ExperimentOptions(BaseModel):
     )
     neighbours: Literal["replace", "zero-out"] = _option(
         "data sets the budget is for: one sample replaced, or zeroed out",
-        "zero-out is the relation of most other libraries; it takes half the noise or more, and protects "
-        "less: at equal noise, epsilon is about twice as large for replace. Results state both "
-        "(docs/background/neighbours.md).",
+        "zero-out is the relation of most other libraries, takes less noise and protects less. Results state "
+        "epsilon for both (docs/background/neighbours.md).",
         "replace",
     )
     noise: Literal["aggregate"] | None = _option(
@@ -157,8 +156,7 @@ class ExperimentOptions(BaseModel):
     )
     canaries: int | None = _integer_option(
         "number of canaries for an audit of this run, which cost accuracy [default: none]",
-        "Samples that a secret coin puts in or leaves out. Their scores are written beside the result, for "
-        "mu2mpi audit RESULT (docs/background/audit.md).",
+        "A secret coin puts each in or leaves it out, for mu2mpi audit RESULT (docs/background/audit.md).",
     )
     evaluations: int | None = _integer_option(
         "number of evaluations, at logarithmically spaced rounds [default: 12 to 20]",
@@ -260,8 +258,7 @@ def method_option_names() -> list[str]:
 def implied_mechanism(settings: Mapping[str, Any]) -> str | None:
     """Return the name of the first mechanism that has an own option among the settings, or None."""
     owners = own_option_fields("mechanism")
-    names = (name for name, value in settings.items() if name in owners and value is not None)
-    return next((next(iter(owners[name])) for name in names), None)
+    return next((next(iter(owners[n])) for n, v in settings.items() if n in owners and v is not None), None)
 
 
 def _merge_fields(fields: Mapping[str, FieldInfo]) -> FieldInfo:
