@@ -13,7 +13,6 @@ from helpers.sources import random_source
 from mu2mpi.audit.one_run import audit_scores
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.job import run
@@ -29,17 +28,10 @@ from mu2mpi.results.records import canary_scores_path
 SERVERS = ("untrusted", "trusted", "aggregated")
 SOURCE = random_source(1, 100, 249, 4)  # d = 1,000
 CANARIES = 800
-RELATIONS = [
-    "replace",
-    pytest.param(
-        "zero-out", marks=pytest.mark.skipif("neighbours" not in option_fields(), reason="one relation")
-    ),
-]
+RELATIONS = ["replace", "zero-out"]
 
 
 def experiment_of(**settings):
-    if "neighbours" not in option_fields():
-        settings.pop("neighbours", None)
     return Experiment(**{"machines": 4, "rounds": 20, "seed": 3, "canaries": CANARIES, **settings})
 
 

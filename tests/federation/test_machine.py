@@ -19,6 +19,17 @@ from mu2mpi.privacy.noise.grid import reduce_clip_norm
 SOFTMAX = lookup("losses", "softmax")
 
 
+def random_run(rng, cheat, rounds, machines, classes, dimension):
+    """Return features and labels by round and machine, and query points, as far off as `cheat` says.
+
+    Query points far outside of K, and far from each other, break the assumptions of the lemma, too.
+    """
+    samples = random_samples(rng, machines * rounds, dimension, classes, np.float64)
+    features = cheat * samples.features.reshape(rounds, machines, dimension)
+    queries = cheat * rng.standard_normal((rounds + 1, classes, dimension + 1))
+    return features, samples.labels.reshape(rounds, machines), queries
+
+
 @pytest.mark.parametrize("method", SWITCHED)
 @pytest.mark.parametrize("cheat", [1.0, 50.0, 1e6])
 @given(
@@ -36,11 +47,7 @@ def test_replacing_one_sample_moves_no_sum_by_more_than_twice_the_bound(
         diameter=2.0, rho=4.0, clip_norm=clip_norm,
     )  # fmt: skip
     rng = np.random.default_rng(seed)
-    samples = random_samples(rng, machines * rounds, dimension, classes, np.float64)
-    features = cheat * samples.features.reshape(rounds, machines, dimension)
-    labels = samples.labels.reshape(rounds, machines)
-    # Query points far outside of K, and far from each other, break the assumptions of the lemma, too.
-    queries = cheat * rng.standard_normal((rounds + 1, classes, dimension + 1))
+    features, labels, queries = random_run(rng, cheat, rounds, machines, classes, dimension)
     t, i = int(rng.integers(rounds)), int(rng.integers(machines))
     other_features, other_labels = features.copy(), labels.copy()
     other_features[t, i] = -features[t, i]
@@ -72,10 +79,7 @@ def test_a_zeroed_sample_moves_no_sum_by_more_than_the_bound(
         features=dimension + 1, diameter=2.0, rho=4.0, clip_norm=0.5,
     )  # fmt: skip
     rng = np.random.default_rng(seed)
-    samples = random_samples(rng, machines * rounds, dimension, classes, np.float64)
-    features = cheat * samples.features.reshape(rounds, machines, dimension)
-    labels = samples.labels.reshape(rounds, machines)
-    queries = cheat * rng.standard_normal((rounds + 1, classes, dimension + 1))
+    features, labels, queries = random_run(rng, cheat, rounds, machines, classes, dimension)
     t, i = int(rng.integers(rounds)), int(rng.integers(machines))
     zeroed = features.copy()
     zeroed[t, i] = np.nan
