@@ -16,6 +16,7 @@ _MODULE_OF_EXPORT = {
     "Callback": "mu2mpi.results.callbacks",
     "Result": "mu2mpi.results.result",
     "Runs": "mu2mpi.analysis.runs",
+    "audit_trust_modes": "mu2mpi.audit.trials",
     "load": "mu2mpi.analysis.runs",
     "read_result": "mu2mpi.results.reader",
     "register": "mu2mpi.core.registry",

@@ -1,5 +1,6 @@
 from mu2mpi._version import __version__ as __version__
 from mu2mpi.analysis.runs import Runs as Runs, load as load, sweep as sweep
+from mu2mpi.audit.trials import audit_trust_modes as audit_trust_modes
 from mu2mpi.config.experiment import Experiment as Experiment
 from mu2mpi.core.errors import InputError as InputError, Interrupted as Interrupted
 from mu2mpi.core.registry import register as register

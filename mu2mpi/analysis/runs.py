@@ -13,7 +13,7 @@ from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
-from mu2mpi.core.parallel import world
+from mu2mpi.core.parallel import CallerComm, duplicate_or_world
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.memory import MemoryData
 from mu2mpi.results.callbacks import Callback
@@ -66,6 +66,7 @@ def sweep(
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
     checkpoint_every: float = CHECKPOINT_INTERVAL_SECONDS,
+    comm: CallerComm = None,
 ) -> "Runs":
     """Run all combinations of settings that are not finished yet, and load the results.
 
@@ -75,7 +76,7 @@ def sweep(
         Settings by name, any of which may be a list; or a TOML file with them.
     output : path
         Folder of the results. The same call resumes an interrupted sweep.
-    data, target, schema, test, data_dir, checkpoint_every
+    data, target, schema, test, data_dir, checkpoint_every, comm
         As for `run`. Finished runs are recognised by settings: each data set in memory needs its own folder.
     overwrite : bool, optional
         Repeat finished runs.
@@ -101,28 +102,21 @@ def sweep(
     """
     from mu2mpi.execution.sweep_runner import run_sweep
 
-    communicator = world()
-    memory = MemoryData.share(communicator, data, target, schema, test)
-    with communicator.collective_errors():
-        if isinstance(settings, Path | str):
-            plan = Sweep(read_toml(Path(settings)), str(settings), memory.settings)
-        else:
-            plan = Sweep(settings, overrides=memory.settings)
-    paths, refusals = run_sweep(
-        plan,
-        plan.select_runs(None),
-        Path(output),
-        data_dir=memory.location(data_dir),
-        overwrite=overwrite,
-        checkpoint_every=checkpoint_every,
-        callbacks=callbacks,
-        progress=progress,
-    )
-    if communicator.rank == 0 and (lines := [*plan.exclusions, *refusals]):
-        warnings.warn("\n".join(lines), stacklevel=2)
-    with communicator.collective_errors():
-        summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
-    return Runs(communicator.bcast_object(summaries))
+    with duplicate_or_world(comm) as communicator:
+        memory = MemoryData.share(communicator, data, target, schema, test)
+        with communicator.collective_errors():
+            if isinstance(settings, Path | str):
+                plan = Sweep(read_toml(Path(settings)), str(settings), memory.settings)
+            else:
+                plan = Sweep(settings, overrides=memory.settings)
+        options: dict[str, Any] = {"data_dir": memory.location(data_dir), "overwrite": overwrite}
+        options |= {"checkpoint_every": checkpoint_every, "callbacks": callbacks, "progress": progress}
+        paths, refusals = run_sweep(plan, plan.select_runs(None), Path(output), communicator, **options)
+        if communicator.rank == 0 and (lines := [*plan.exclusions, *refusals]):
+            warnings.warn("\n".join(lines), stacklevel=2)
+        with communicator.collective_errors():
+            summaries = [read_summary(path) for path in paths] if communicator.rank == 0 else []
+        return Runs(communicator.bcast_object(summaries))
 
 
 class Runs(Sequence[Result]):

@@ -24,7 +24,7 @@ from mu2mpi.config.experiment_options import PER_MACHINE_OPTIONS
 from mu2mpi.config.problem_builder import build_problem, build_unequal_machines, input_digests
 from mu2mpi.core.arrays import BoolArray, FloatArray
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.parallel import Communicator, block_range
+from mu2mpi.core.parallel import CallerComm, Communicator, block_range, duplicate_or_world
 from mu2mpi.core.registry import lookup
 from mu2mpi.execution.plan import check_agreement, check_settings_on_ranks
 from mu2mpi.execution.warmup import compile_kernels
@@ -40,15 +40,32 @@ MIN_TRIALS_PER_DIMENSION = 2  # trials per observed number, needed to estimate t
 
 
 def audit_trust_modes(
-    settings: Mapping[str, Any], trials: int, communicator: Communicator
-) -> Iterator[AuditReport]:
+    settings: Mapping[str, Any], *, trials: int = 2000, comm: CallerComm = None
+) -> list[AuditReport]:
+    """Audit trust modes by attacks on many runs, which all ranks share, or those of `comm` as in `run`.
+
+    `settings` are options of ``mu2mpi audit`` by name, and `trials` the most runs with each variant of a
+    canary. Returns a report per trust mode, equal on every rank, with `failures` (refuted claims and alarms)
+    and `to_text()`. Raises InputError as `run` does.
+
+    Examples
+    --------
+    >>> reports = mu2mpi.audit_trust_modes({"server": "trusted", "rounds": 5, "seed": 1}, trials=200)
+    >>> [report.failures for report in reports]
+    [[]]
+    """
+    with duplicate_or_world(comm) as communicator:
+        return [*run_audits(settings, trials, communicator)]
+
+
+def run_audits(settings: Mapping[str, Any], trials: int, communicator: Communicator) -> Iterator[AuditReport]:
     """Yield an audit report per trust mode: the given server, or the paper's if the method permits."""
-    chosen = {name: value for name, value in settings.items() if value is not None}
-    if "epsilon" not in chosen:
-        chosen.setdefault("rho", 1.0)
+    given = {name: value for name, value in settings.items() if value is not None}
+    chosen = {"machines": 3, "rounds": 10} | ({} if "epsilon" in given else {"rho": 1.0}) | given
     servers = [chosen["server"]] if "server" in chosen else PAPER_TRUST_MODES
     with communicator.collective_errors():
         experiments = _valid_experiments([{**chosen, "server": server} for server in servers])
+    check_settings_on_ranks(experiments, communicator)
     for experiment in experiments:
         yield audit(experiment, trials, communicator)
 
@@ -75,7 +92,6 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Au
     """
     secret = os.urandom(32) if experiment.seed is None else root_key(experiment.seed)
     audit_key = communicator.bcast_object(derive_key(secret, "audit", experiment.server))
-    check_settings_on_ranks([experiment], communicator)
     with communicator.collective_errors():
         files = input_digests(experiment)
         constants = worst_case_constants(experiment, CLIPPED_CASE)
@@ -85,7 +101,7 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Au
         is_used_once = constants.batching.max_uses_per_sample(constants.rounds) == 1
         if is_used_once and constants.mechanism.reveals_messages and math.isfinite(constants.S):
             cases[UNCLIPPED_CASE] = worst_case_constants(experiment, UNCLIPPED_CASE)
-    check_agreement(files, communicator)
+    check_agreement({**files, "the number of trials": trials}, communicator)
     compile_kernels(np.dtype(FEATURE_DTYPE), constants, communicator)
     attacks = [attack for attack in all_attacks() if attack.attack_applies(constants)]
     # Divided among all attacks on both of the paper's trust modes.

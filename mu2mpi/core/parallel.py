@@ -8,17 +8,21 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, partial
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.errors import CollectiveInputError, CollectiveOSError, InputError
+from mu2mpi.core.errors import CollectiveInputError, CollectiveOSError, InputError, Interrupted
 from mu2mpi.core.lazy import np
 from mu2mpi.core.signals import default_signal_actions
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 # Environment variables by which launchers give the number of started ranks
 MPI_SIZE_VARS = "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"
 BARRIER_POLL_SECONDS = 0.002  # Between two tests of whether a barrier is complete
 OUTPUT_FORWARDING_SECONDS = 0.5  # For the launcher to forward output, which it drops when a rank aborts
+CallerComm: TypeAlias = "MPI.Intracomm | None"  # Argument `comm` of the Python API; None for all ranks
 ValueT = TypeVar("ValueT")
 
 
@@ -38,6 +42,7 @@ class Communicator:
     is_first_on_node = True  # Whether this is the lowest rank on its node
     node_rank: int | None = 0  # Index of this rank among the ranks on rank 0's node; None on other nodes
     node_size = 1  # Number of ranks on this rank's node
+    is_callers = False  # Whether the program may have other ranks and runs, as a caller chose these ranks
 
     def allreduce(self, send: IntArray, receive: IntArray) -> IntArray:
         """Return the sum of the arrays `send` of all ranks, on every rank; `receive` is a buffer."""
@@ -67,7 +72,6 @@ class Communicator:
 
     def fill_kernel_cache(self, compile_functions: Sequence[Callable[[], object]]) -> None:
         """Run functions that each compile and cache a kernel, none of them on two ranks at once."""
-        # numba's cache on disk can crash when several processes fill an entry at once (numba issue 4807).
         with self.collective_errors():
             if self.node_rank is not None:
                 for compile_function in compile_functions[self.node_rank :: self.node_size]:
@@ -119,10 +123,10 @@ class Communicator:
 class MpiCommunicator(Communicator):
     """Wrapper of an mpi4py communicator; all MPI collectives are called through this class."""
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, is_callers: bool = False) -> None:
         from mpi4py import MPI
 
-        self._mpi, self._comm = MPI, comm
+        self._mpi, self._comm, self.is_callers = MPI, comm, is_callers
         if comm.Get_size() > 1:  # A broadcast would pickle an object even for a single rank.
             self.bcast, self.bcast_object = comm.Bcast, comm.bcast  # type: ignore[method-assign]
         self.gather, self.allgather = comm.gather, comm.allgather  # type: ignore[method-assign]
@@ -166,11 +170,8 @@ class MpiCommunicator(Communicator):
     @contextmanager
     def split(self, color: int | None) -> Iterator[Communicator | None]:
         comm = self._comm.Split(self._mpi.UNDEFINED if color is None else color, self.rank)
-        if comm == self._mpi.COMM_NULL:
-            yield None
-            return
-        yield MpiCommunicator(comm)
-        comm.Free()  # MPI limits the number of communicators. Free is collective, so an error skips it.
+        with nullcontext() if comm == self._mpi.COMM_NULL else _freed(comm, self.is_callers) as group:
+            yield group
 
     def library_version(self) -> str:
         return str(self._mpi.Get_library_version()).split("\n")[0].rstrip("\x00").strip()
@@ -200,6 +201,33 @@ def world() -> Communicator:
     else:
         sys.excepthook = partial(_abort_on_exception, communicator)
     return communicator
+
+
+@contextmanager
+def duplicate_or_world(comm: CallerComm) -> Iterator[Communicator]:
+    """Context manager: duplicate of a caller's communicator, freed at the end; `world()` if it is None."""
+    if comm is None:
+        yield world()
+        return
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
+        kind = type(comm).__name__
+        raise InputError(f"comm must be an mpi4py.MPI.Intracomm, not COMM_NULL, got {kind}. Omit it to use all ranks.")
+    # A lone rank sends nothing. Threads may not duplicate COMM_SELF at once, but so may all use it.
+    with _freed(comm.Dup(), True) if comm.Get_size() > 1 else nullcontext(Communicator()) as communicator:
+        communicator.is_callers = True
+        yield communicator
+
+
+@contextmanager
+def _freed(comm: Any, is_callers: bool) -> Iterator[Communicator]:
+    """Context manager: wrapper of a communicator, freed at the end, as MPI libraries limit their number."""
+    try:
+        yield MpiCommunicator(comm, is_callers)
+    except (CollectiveInputError, CollectiveOSError, Interrupted):
+        comm.Free()  # It is collective: not after an error that other ranks may not have.
+        raise
+    comm.Free()
 
 
 def world_if_parallel() -> Communicator:

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.errors import InputError, Interrupted
+from mu2mpi.core.errors import CollectiveInputError, InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, FileLock, file_identity
 from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
-from mu2mpi.core.parallel import Communicator, world
-from mu2mpi.core.rank_report import write_progress
+from mu2mpi.core.parallel import CallerComm, Communicator, duplicate_or_world, world
 from mu2mpi.core.signals import recording_stop_requests
 from mu2mpi.core.text import warn
 from mu2mpi.data.memory import MemoryData
@@ -63,8 +62,9 @@ def run(
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
     checkpoint_every: float = CHECKPOINT_INTERVAL_SECONDS,
+    comm: CallerComm = None,
 ) -> Result:
-    """Run an experiment on all ranks of the job.
+    """Run an experiment on all ranks of the job, or of a communicator.
 
     Parameters
     ----------
@@ -90,6 +90,8 @@ def run(
         Show progress on standard error: a bar on a terminal or in a notebook, plain lines elsewhere.
     checkpoint_every : float, optional
         Seconds between two checkpoints.
+    comm : mpi4py.MPI.Intracomm, optional
+        Communicator whose ranks all make this call, such as ``MPI.COMM_SELF``; a duplicate of it is used.
 
     Returns
     -------
@@ -112,36 +114,35 @@ def run(
     >>> result.privacy.epsilon_exact <= 2
     True
     """
-    communicator, all_callbacks = world(), [*callbacks, *([progress_callback()] if progress else [])]
-    memory = MemoryData.share(communicator, data, target, schema, test)
-    with communicator.collective_errors():
-        if isinstance(experiment, Experiment):
-            experiment = experiment.replace(**memory.settings)
-        else:
-            experiment = Experiment.from_settings({**experiment, **memory.settings})
-    check_settings_on_ranks([experiment], communicator)
-    location = memory.location(data_dir)
-    if output is None:
-        if experiment.canaries:
-            raise InputError("--canaries needs an output, beside which their scores are written. Name one.")
-        # Signals keep their usual handlers, as there is no file for a checkpoint.
-        source = open_source_on_ranks(experiment, location, communicator)
-        plan = _resolve_plan_on_ranks(experiment, source, communicator)
-        check_inputs_on_ranks(plan, communicator)
-        callback_list = CallbackList(all_callbacks)
-        return callback_list.on_finish(Simulation(plan, communicator).run(callback_list), communicator)
-    path, output_file_identities = Path(output), {}
-    with recording_stop_requests() as requests:
+    all_callbacks = [*callbacks, *([progress_callback()] if progress else [])]
+    with duplicate_or_world(comm) as communicator:
+        memory = MemoryData.share(communicator, data, target, schema, test)
         with communicator.collective_errors():
-            if communicator.rank == 0:
-                # Recorded before the check, so that files written by other jobs from here on are noticed.
-                output_file_identities[path] = file_identity(path)
-                check_output(path, overwrite)
-        context = RunContext(
-            communicator, lambda: requests.pending, overwrite, checkpoint_every, output_file_identities
-        )
-        source = open_source_on_ranks(experiment, location, communicator)
-        return context.run_to_file(experiment, source, path, all_callbacks)
+            if isinstance(experiment, Experiment):
+                experiment = experiment.replace(**memory.settings)
+            else:
+                experiment = Experiment.from_settings({**experiment, **memory.settings})
+        check_settings_on_ranks([experiment], communicator)
+        location = memory.location(data_dir)
+        if output is None:
+            if experiment.canaries:
+                raise CollectiveInputError("--canaries needs an output to write their scores to. Name one.")
+            # Signals keep their usual handlers, as there is no file for a checkpoint.
+            source = open_source_on_ranks(experiment, location, communicator)
+            plan = _resolve_plan_on_ranks(experiment, source, communicator)
+            check_inputs_on_ranks(plan, communicator)
+            callback_list = CallbackList(all_callbacks)
+            return callback_list.on_finish(Simulation(plan, communicator).run(callback_list), communicator)
+        path, outputs = Path(output), {}
+        with recording_stop_requests() as requests:
+            with communicator.collective_errors():
+                if communicator.rank == 0:
+                    # Recorded before the check, so that files written by other jobs from here on are noticed.
+                    outputs[path] = file_identity(path)
+                    check_output(path, overwrite)
+            context = RunContext(communicator, lambda: requests.pending, overwrite, checkpoint_every, outputs)
+            source = open_source_on_ranks(experiment, location, communicator)
+            return context.run_to_file(experiment, source, path, all_callbacks)
 
 
 def prepare_simulation(
@@ -199,7 +200,7 @@ class RunContext:
                     if canaries is not None and scores is not None:
                         write_canary_scores(canaries.finished_scores(scores), result, path)
                     self._write_result(result, path)
-                    write_progress(0, 0.0, has_new_rounds=True)
+                    checkpoints.write_progress(0, 0.0, True)
         return callback_list.on_finish(replace(result, path=path), communicator)
 
     def prepare(
@@ -290,7 +291,7 @@ class FileCheckpoints(PeriodicCheckpoints):
         is_written = self._write(checkpoint, is_optional=action is not CheckpointAction.SAVE_AND_STOP)
         if checkpoint is not None and is_written:
             has_new_rounds = checkpoint.rounds_done >= self.start_round
-            write_progress(checkpoint.rounds_done, self.round_seconds, has_new_rounds)
+            self.write_progress(checkpoint.rounds_done, self.round_seconds, has_new_rounds)
             self._callback_list.notify("on_checkpoint", checkpoint.rounds_done)
         self._callback_list.raise_failure(self._communicator)
         if action is CheckpointAction.SAVE_AND_STOP:

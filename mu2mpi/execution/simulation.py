@@ -64,6 +64,8 @@ class PeriodicCheckpoints(CheckpointPolicy):
         self, communicator: Communicator, stop_requested: Callable[[], bool], interval: float
     ) -> None:
         self._communicator, self._stop_requested = communicator, stop_requested
+        is_watched = communicator.rank == 0 and not communicator.is_callers  # by `mu2mpi launch`
+        self.write_progress: Callable[..., None] = write_progress if is_watched else lambda *_: None
         self._save_interval, self._max_save_interval = min(FIRST_CHECKPOINT_SECONDS, interval), interval
         self.decision_round, self._decision_stride = 0, 1  # next round with a decision, rounds between two
         self._last_decision_time = self._last_save_time = self._last_report_time = monotonic()
@@ -78,9 +80,9 @@ class PeriodicCheckpoints(CheckpointPolicy):
         now = monotonic()
         self.start_round = self.start_round or t
         self.round_seconds = max(1e-7, (now - self._last_decision_time) / self._decision_stride)
-        if self._communicator.rank == 0 and now - self._last_report_time >= REPORT_INTERVAL_SECONDS:
+        if now - self._last_report_time >= REPORT_INTERVAL_SECONDS:
             self._last_report_time = now
-            write_progress(t - 1, self.round_seconds)
+            self.write_progress(t - 1, self.round_seconds)
         max_stride = MAX_STRIDE_GROWTH * self._decision_stride
         stride = max(1, min(int(DECISION_INTERVAL_SECONDS / self.round_seconds), max_stride))
         # Rank 0 alone chooses when to save and when to decide again, by its clock.

@@ -15,7 +15,7 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import Interrupted
 from mu2mpi.core.files import file_identity
 from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
-from mu2mpi.core.parallel import world
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.signals import recording_stop_requests
 from mu2mpi.core.text import print_message
 from mu2mpi.data.memory import DataLocation
@@ -34,6 +34,7 @@ def run_sweep(
     sweep: Sweep,
     selected_runs: list[tuple[int, Experiment]],
     folder: Path,
+    communicator: Communicator,
     *,
     data_dir: DataLocation = None,
     overwrite: bool = False,
@@ -41,7 +42,7 @@ def run_sweep(
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
 ) -> tuple[list[Path], list[str]]:
-    """Run experiments of a sweep on all ranks (see `schedule_runs`).
+    """Run experiments of a sweep on the ranks of a communicator (see `schedule_runs`).
 
     Returns the result files, and lines on the runs that are refused.
     """
@@ -50,7 +51,6 @@ def run_sweep(
         if progress and communicator.rank == 0:
             print_message(message)
 
-    communicator = world()
     with recording_stop_requests() as requests:
         experiments = [experiment for _, experiment in selected_runs]
         check_settings_on_ranks(experiments, communicator)

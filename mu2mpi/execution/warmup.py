@@ -34,9 +34,9 @@ def compile_kernels(
     """Compile the kernels of a run, each on one rank, or load them from the cache; collective."""
     compilers = kernel_compilers(feature_dtype, constants, communicator.size)
     # A fork is only safe without a network and without threads of Python.
-    if communicator.size == 1 == threading.active_count() and sys.platform == "linux":
-        if len(os.sched_getaffinity(0)) > 1:
-            _compile_in_two_processes(compilers)
+    is_alone = communicator.size == 1 == threading.active_count() and not communicator.is_callers
+    if is_alone and sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1:
+        _compile_in_two_processes(compilers)
     communicator.fill_kernel_cache(compilers)
 
 

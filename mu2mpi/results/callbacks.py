@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.errors import InputError
+from mu2mpi.core.errors import CollectiveInputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.results.records import format_score
@@ -146,10 +146,10 @@ class CallbackList:
         self._failure = first_failure
 
     def raise_failure(self, communicator: Communicator) -> None:
-        """Raise InputError on every rank if a callback failed, caused on rank 0 by its exception."""
+        """Raise CollectiveInputError if a callback failed, caused on rank 0 by its exception."""
         message, error = self._failure or (None, None)
         # A stored exception keeps the objects of its frames alive, such as open data files.
         self._failure = None
         message = communicator.bcast_object(message)
         if message is not None:
-            raise InputError(message) from error
+            raise CollectiveInputError(message) from error

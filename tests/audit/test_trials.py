@@ -177,7 +177,7 @@ def test_those_servers_are_audited_that_the_method_allows(monkeypatch, settings,
     audited = []
     monkeypatch.setattr(trials_module, "audit", lambda experiment, *_: audited.append(experiment))
     given = {"machines": 3, "rounds": 4, "batch": None, **settings}
-    list(trials_module.audit_trust_modes(given, 100, Communicator()))
+    list(trials_module.run_audits(given, 100, Communicator()))
     assert [experiment.server for experiment in audited] == servers
     assert {experiment.clip_norm for experiment in audited} == {clip_norm}
     assert {experiment.epsilon for experiment in audited} == {settings.get("epsilon")}

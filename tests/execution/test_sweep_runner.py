@@ -5,6 +5,7 @@ import pytest
 
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution import job as job_module, sweep_plans as plans_module, sweep_runner as sweep_module
 from mu2mpi.execution.sweep_runner import ConcurrentRuns, run_sweep, time_left_text
 from mu2mpi.results.reader import read_result
@@ -39,7 +40,7 @@ def done(folder, settings=SETTINGS, index=None, overwrite=False):
     """Run a sweep; return its experiments, and its paths."""
     sweep = Sweep(settings)
     chosen = sweep.select_runs(index)
-    run_sweep(sweep, chosen, folder, overwrite=overwrite)
+    run_sweep(sweep, chosen, folder, Communicator(), overwrite=overwrite)
     return [experiment for _, experiment in chosen], [folder / sweep.file_name(e) for _, e in chosen]
 
 
@@ -111,7 +112,7 @@ def test_a_file_of_another_experiment_is_refused_before_anything_runs(tmp_path, 
 
 def test_refused_runs_are_named_before_and_after_the_others_run(tmp_path, called, capsys):
     sweep = Sweep({**DATA, "rounds": [4, 31, 5]})
-    paths, lines = run_sweep(sweep, sweep.select_runs(None), tmp_path)
+    paths, lines = run_sweep(sweep, sweep.select_runs(None), tmp_path, Communicator())
     assert [path.name for path in paths] == ["rounds-4.h5", "rounds-5.h5"]
     assert lines[0] == "1 of 3 runs are refused, the others go on:"
     assert lines[1].startswith("refused: 31 rounds need 31 samples")

@@ -46,7 +46,7 @@ def test_estimators_are_fitted_to_the_arrays_of_rank_0(communicator: Communicato
     model = module.DPClassifier(machines=6, random_state=4)
     model.fit(*((X, Y) if communicator.rank == 0 else (None, None)))
     assert (model.n_features_in_, list(model.classes_)) == (4, [0, 1, 2])
-    for place in ("mu2mpi.sklearn.world", "mu2mpi.execution.job.world"):
+    for place in ("mu2mpi.sklearn.world", "mu2mpi.core.parallel.world"):
         monkeypatch.setattr(place, Communicator)
     alone = module.DPClassifier(machines=6, random_state=4).fit(X, Y)
     np.testing.assert_array_equal(model.coef_, alone.coef_)

@@ -21,7 +21,7 @@ USAGE_EXAMPLES = """\
   mu2mpi audit --rho 1 --trials 2000
   mpirun -n 4 mu2mpi audit --method dp-sgd --server trusted
   mu2mpi audit a.h5"""
-DEFAULTS: dict[str, Any] = {"machines": 3, "rounds": 10, "delta": 1e-5, "trials": 2000}
+DEFAULTS: dict[str, Any] = {"delta": 1e-5, "trials": 2000}
 # Settings whose default or values in an audit differ from those of an experiment
 AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "server": {"help": "trust mode [default: untrusted and trusted, where the method allows]"},
@@ -52,7 +52,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run_command(arguments: Namespace) -> int:
     from mu2mpi.audit.one_run import audit_run
-    from mu2mpi.audit.trials import PAPER_TRUST_MODES, audit_trust_modes
+    from mu2mpi.audit.trials import PAPER_TRUST_MODES, run_audits
 
     communicator, settings, problems = world(), explicit_settings(arguments), list[str]()
     if arguments.result is not None:
@@ -66,7 +66,7 @@ def run_command(arguments: Namespace) -> int:
             print(report, flush=True)
         problems = ["the claim of privacy is refuted"] * communicator.bcast_object(is_refuted)
     else:
-        for finding in audit_trust_modes(settings, arguments.trials, communicator):
+        for finding in run_audits(settings, arguments.trials, communicator):
             problems += finding.failures
             if communicator.rank == 0:
                 print(f"{finding.to_text()}\n", flush=True)

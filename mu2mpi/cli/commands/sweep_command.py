@@ -69,7 +69,7 @@ def run_command(arguments: Namespace) -> int:
     from mu2mpi.execution.sweep_runner import run_sweep
 
     keywords = experiment_arguments.prepare_run(arguments, communicator)
-    _, refusals = run_sweep(sweep, chosen, arguments.output, **keywords)
+    _, refusals = run_sweep(sweep, chosen, arguments.output, communicator, **keywords)
     if communicator.rank == 0:
         experiment_arguments.warn_about_unprotected_test_sets(experiment for _, experiment in chosen)
         # Said once more, as the first time may be hours ago.
