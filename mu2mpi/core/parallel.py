@@ -212,7 +212,7 @@ def duplicate_or_world(comm: CallerComm) -> Iterator[Communicator]:
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
         kind = type(comm).__name__
-        raise InputError(f"comm must be an mpi4py.MPI.Intracomm, not COMM_NULL, got {kind}. Omit it to use all ranks.")
+        raise InputError(f"comm must be an mpi4py.MPI.Intracomm, not COMM_NULL, got {kind}. Use another.")
     # A lone rank sends nothing. Threads may not duplicate COMM_SELF at once, but so may all use it.
     with _freed(comm.Dup(), True) if comm.Get_size() > 1 else nullcontext(Communicator()) as communicator:
         communicator.is_callers = True

@@ -184,42 +184,51 @@ def test_mu2mpi_launch_watches_no_run_of_a_caller(communicator: Communicator, ha
         assert read_rank_report(report).has_new_rounds
 
 
-@pytest.mark.parametrize("error", [None, CollectiveInputError, CollectiveOSError, Interrupted])
-def test_duplicates_are_freed_also_after_errors_of_all_ranks(communicator: Communicator, error):
+@pytest.fixture
+def duplicates(monkeypatch) -> list:
+    """List that fills with the duplicates that are made."""
+    made = []
+
+    class Watched(parallel.MpiCommunicator):
+        def __init__(self, comm, is_callers):
+            super().__init__(comm, is_callers)
+            made.append(comm)
+
+    monkeypatch.setattr(parallel, "MpiCommunicator", Watched)
+    return made
+
+
+@pytest.mark.several_ranks
+@pytest.mark.parametrize("error", [CollectiveInputError("x"), CollectiveOSError("x"), Interrupted(1)])
+def test_duplicates_are_freed_after_errors_of_all_ranks(duplicates, error):
+    with pytest.raises(type(error)), duplicate_or_world(MPI.COMM_WORLD):
+        raise error
+    assert duplicates == [MPI.COMM_NULL]
+
+
+@pytest.mark.several_ranks
+@pytest.mark.parametrize("error", [InputError, OSError, KeyboardInterrupt, RuntimeError])
+def test_an_error_of_this_rank_alone_waits_for_nobody(duplicates, error):
+    """Free may wait for all ranks, of which the others are still in the run."""
+    with pytest.raises(error), duplicate_or_world(MPI.COMM_WORLD):
+        raise error
+    assert MPI.COMM_NULL not in duplicates
+    duplicates[0].Free()
+
+
+def test_communicators_are_not_used_up(communicator: Communicator):
+    # Pairs, as more ranks than cores need long.
+    pair = MPI.COMM_WORLD.Split(communicator.rank // 2)
     for _ in range(COMMUNICATORS):
-        try:
-            with duplicate_or_world(MPI.COMM_WORLD) as duplicate:
-                if error is not None:
-                    raise error(7)
-        except (InputError, OSError, Interrupted):
-            assert error is not None
-        assert duplicate.size == communicator.size
+        with duplicate_or_world(pair) as duplicate:
+            assert duplicate.size == pair.size
+    pair.Free()
 
 
 def test_thousands_of_calls_for_one_rank():
     for _ in range(COMMUNICATORS):
         with pytest.raises(InputError, match="rounds"):
             mu2mpi.run({"rounds": -1}, comm=MPI.COMM_SELF)
-
-
-@pytest.mark.several_ranks
-def test_an_error_of_this_rank_alone_waits_for_nobody(communicator: Communicator, monkeypatch):
-    """Free may wait for all ranks, of which the others are still in the run."""
-    duplicates = []
-
-    class Watched(parallel.MpiCommunicator):
-        def __init__(self, comm, is_callers):
-            super().__init__(comm, is_callers)
-            duplicates.append(comm)
-
-    monkeypatch.setattr(parallel, "MpiCommunicator", Watched)
-    for error in (InputError, OSError, KeyboardInterrupt, RuntimeError):
-        with pytest.raises(error), duplicate_or_world(MPI.COMM_WORLD):
-            raise error
-    assert len(duplicates) == 4
-    for comm in duplicates:
-        assert comm != MPI.COMM_NULL
-        comm.Free()
 
 
 def test_other_things_than_communicators_of_this_rank_are_refused(communicator: Communicator, half):
