@@ -3,6 +3,7 @@
 import math
 import os
 import shutil
+import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -183,3 +184,39 @@ def test_a_cached_kernel_is_loaded_without_the_compiler_with_all_symbols_that_it
     for has_compiler in (True, False):
         done = run_command([sys.executable, script], 60, {"NUMBA_CACHE_DIR": str(tmp_path)})
         assert done.stdout.split() == ["3", str(has_compiler)], done.stderr
+
+
+KERNELS_AT_ONCE = """
+import sys
+import time
+from pathlib import Path
+sys.path.insert(0, {folder!r})
+import many_kernels
+Path({folder!r}, sys.argv[1]).touch()
+while len([*Path({folder!r}).glob("ready-*")]) < {processes}:
+    time.sleep(0.001)
+for number in range({kernels}):
+    kernel = getattr(many_kernels, f"kernel_{{number}}")
+    assert kernel(1) == 1 + number, number
+"""
+
+
+def test_processes_may_fill_one_cache_at_once(tmp_path):
+    """As runs on two communicators of a node do: all get right kernels, and leave a whole cache."""
+    processes, kernels = 3, 4
+    source = "from mu2mpi.core.kernels import kernel\n"
+    for number in range(kernels):
+        source += f"\n\n@kernel\ndef kernel_{number}(value):\n    return value + {number}\n"
+    (tmp_path / "many_kernels.py").write_text(source)
+    program = KERNELS_AT_ONCE.format(folder=str(tmp_path), processes=processes, kernels=kernels)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": ""}
+    started = [
+        subprocess.Popen([sys.executable, "-c", program, f"ready-{k}"], env=environment)
+        for k in range(processes)
+    ]
+    assert [process.wait() for process in started] == [0] * processes
+    count = (
+        "\nprint(sum(sum(vars(many_kernels)[f'kernel_{n}'].stats.cache_misses.values()) for n in range(4)))"
+    )
+    again = run_command([sys.executable, "-c", program + count, "ready-0"], 60, {"NUMBA_CACHE_DIR": ""})
+    assert (again.stdout, again.returncode) == ("0\n", 0), again.stderr

@@ -91,7 +91,7 @@ for callbacks in [Stop()], []:
     assert all(world.allgather(sys.excepthook is sys.__excepthook__))
 assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
 assert (stopped is not None) == (number == 1)
-print(f"rank {world.rank} was stopped after {stopped}", flush=True)
+os.write(1, f"rank {world.rank} was stopped after {stopped}\\n".encode())
 if number == 0:
     mu2mpi.run({"machines": -1}, comm=half)
 """
