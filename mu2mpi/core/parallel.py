@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MPI_SIZE_VARS = "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "PALS_SIZE"
 BARRIER_POLL_SECONDS = 0.002  # Between two tests of whether a barrier is complete
 OUTPUT_FORWARDING_SECONDS = 0.5  # For the launcher to forward output, which it drops when a rank aborts
-CallerComm: TypeAlias = "MPI.Intracomm | None"  # Argument `comm` of the Python API; None for all ranks
+CallerComm: TypeAlias = "MPI.Comm | None"  # Argument `comm` of the Python API; None for all ranks
 ValueT = TypeVar("ValueT")
 
 
