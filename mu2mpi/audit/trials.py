@@ -45,8 +45,7 @@ def audit_trust_modes(
     """Audit trust modes by attacks on many runs, which all ranks share, or those of `comm` as in `run`.
 
     `settings` are options of ``mu2mpi audit`` by name, and `trials` the most runs with each variant of a
-    canary. Returns a report per trust mode, equal on every rank, with `failures` (refuted claims and alarms)
-    and `to_text()`. Raises InputError as `run` does.
+    canary. Returns a report per trust mode, equal on every rank, with `failures` and `to_text()`.
 
     Examples
     --------

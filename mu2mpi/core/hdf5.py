@@ -43,8 +43,7 @@ def open_for_reading(path: Path | str, locking: bool | None = None) -> h5py.File
 
 def hdf5_file_bytes(write_content: Callable[[h5py.File], object]) -> bytes:
     """Bytes of an HDF5 file written by `write_content(file)`; metadata and attributes have checksums."""
-    # The file is created in memory, since HDF5 may abort the process if the disk becomes full. Its name must
-    # differ from those of other threads.
+    # Created in memory, as HDF5 may abort on a full disk; under a name that no other thread uses.
     access, creation = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.FILE_CREATE)
     access.set_fapl_core(backing_store=False)
     access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)  # Format 1.10 has checksums of metadata.

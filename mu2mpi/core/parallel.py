@@ -211,8 +211,7 @@ def duplicate_or_world(comm: CallerComm) -> Iterator[Communicator]:
         return
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
-        kind = type(comm).__name__
-        raise InputError(f"comm must be an mpi4py.MPI.Intracomm, not COMM_NULL, got {kind}. Use another.")
+        raise InputError(f"comm must be an Intracomm of mpi4py, not COMM_NULL, got {type(comm).__name__}.")
     # A lone rank sends nothing. Threads may not duplicate COMM_SELF at once, but so may all use it.
     with _freed(comm.Dup(), True) if comm.Get_size() > 1 else nullcontext(Communicator()) as communicator:
         communicator.is_callers = True

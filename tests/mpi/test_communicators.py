@@ -241,7 +241,7 @@ def test_other_things_than_communicators_of_this_rank_are_refused(communicator: 
         refused.append(half.Create_intercomm(0, MPI.COMM_WORLD, *others))
     for comm in refused:
         with pytest.raises(
-            InputError, match=r"comm must be an mpi4py.MPI.Intracomm, not COMM_NULL, got \w+\."
+            InputError, match=r"comm must be an Intracomm of mpi4py, not COMM_NULL, got \w+\."
         ):
             mu2mpi.run({"machines": 2}, comm=comm)
         with pytest.raises(InputError, match="comm must be"):
