@@ -13,6 +13,7 @@ from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import import_extra
 from mu2mpi.core.text import text_table, wrap_paragraph
 from mu2mpi.results.reader import RunSummary
+from mu2mpi.results.records import IDENTITY_ATTRIBUTES
 
 SIGNIFICANCE_LEVEL = 0.05
 _SETTING_LABELS = Labels()
@@ -69,7 +70,7 @@ def _environment_table(compared: ComparedRuns) -> str:
     environments = [[run.contents.environment for run in side] for side in compared]
     names = dict.fromkeys(name for side in environments for environment in side for name in environment)
     rows = []
-    for name in names:
+    for name in (name for name in names if name not in IDENTITY_ATTRIBUTES):
         values = ({str(environment.get(name, MISSING)) for environment in side} for side in environments)
         a, b = (", ".join(sorted(of_side)) for of_side in values)
         rows += [[name, a, b]] if a != b else []

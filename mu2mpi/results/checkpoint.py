@@ -9,6 +9,7 @@ import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from uuid import UUID, uuid4
 
 import h5py
 import numpy as np
@@ -54,6 +55,7 @@ def _write_checkpoint_data(file: h5py.File, checkpoint: Checkpoint) -> None:
         "mu2mpi_version": __version__,
         "experiment": checkpoint.experiment.to_toml(),
         **{name: number_type(getattr(checkpoint, name)) for name, number_type in SCALAR_ATTRIBUTES.items()},
+        "run_id": checkpoint.run_id,
         "numeric_platforms": "\n".join(checkpoint.numeric_platforms),
         "data_digest": checkpoint.data_digest.hex(),
     }
@@ -117,6 +119,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             history=stored_history(file),
             numeric_platforms=tuple(attributes["numeric_platforms"].splitlines()),
             data_digest=bytes.fromhex(attributes["data_digest"]),
+            run_id=str(UUID(attributes["run_id"]) if "run_id" in attributes else uuid4()),
             **fields_by_name,
         )
         _check_fields(checkpoint)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
+from uuid import uuid4
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from mu2mpi.privacy.statement import PrivacyStatement
 RESULT_SCHEMA = "mu2mpi-2"
 RESULT_SUFFIX = ".h5"  # of result files in folders
 CANARIES_SUFFIX = ".canaries.h5"  # of files of canary scores beside results
+# Attributes of / that describe the file to catalogues; readers of results skip them
+CATALOGUE_ATTRIBUTES = ("Conventions", "title", "history", "source", "references")
+# Attributes of / that name a run and its owner, in which equal runs differ
+IDENTITY_ATTRIBUTES = ("run_id", "creator_name", "license")
 HistoryRow = dict[str, float]  # Measurements of one evaluation, by name of the column of `History`
 CHECKPOINT_SUFFIX = ".checkpoint"  # appended to the output's name
 PREVIOUS_CHECKPOINT_SUFFIX = ".previous"  # appended to the checkpoint's name for the checkpoint before it
@@ -134,6 +139,8 @@ class Checkpoint:
     numeric_platforms: tuple[str, ...]  # processors and software of the ranks that determine the last bits
     data_digest: bytes  # SHA-256 of the training data and of files about machines
     core_seconds: float = 0.0  # of all starts of the run
+    # Random UUID of the run, kept by all of its starts; independent of all keys
+    run_id: str = field(default_factory=lambda: str(uuid4()))
     # Of each canary so far, in grid units; shape (1, canaries)
     canary_scores: IntArray = field(default_factory=lambda: np.empty((1, 0), np.int64))
 

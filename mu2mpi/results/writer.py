@@ -2,10 +2,11 @@
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -16,10 +17,13 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_creatable, write_atomically
 from mu2mpi.core.hdf5 import create_group, hdf5_file_bytes, write_array, write_attributes
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
-from mu2mpi.results.records import RESULT_SCHEMA, History
+from mu2mpi.results.records import CATALOGUE_ATTRIBUTES, RESULT_SCHEMA, History
 from mu2mpi.results.result import Result
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
+PAPER_URL = "https://arxiv.org/abs/2407.12396"
+# Variables with which users sign their results, by attribute of result files
+OWNER_VARIABLES = {"creator_name": ("MU2MPI_CREATOR",), "license": ("MU2MPI_LICENSE",)}
 DimensionScales = Sequence[h5py.Dataset]  # dimension scales, one per dimension of an array
 OUTPUT_EXISTS_ERROR = "the output {} exists; give --overwrite to replace it, or another --output"
 
@@ -67,8 +71,10 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
         "experiment": result.experiment.to_toml(),
     }
     # A copied result keeps the version that ran the experiment.
-    software = {"mu2mpi_version": __version__, **result.environment}
-    write_attributes(file, {**header, **software, **header})
+    software = {"mu2mpi_version": __version__, **result.environment, **set_variables(OWNER_VARIABLES)}
+    catalogue = _catalogue_attributes(result, header["created"])
+    write_attributes(file, {**header, **catalogue, **software, **header, **catalogue})
+    create_group(file, "experiment", {n: _typed(v) for n, v in result.experiment.settings().items()})
     _write_model(create_group(file, "model"), result)
     history = create_group(file, "history")
     columns = History.column_attributes(result.label_kind, result.loss_unit)
@@ -101,6 +107,33 @@ def _write_result_groups(file: h5py.File, result: Result) -> None:
         memory, cost = attributes.pop("peak_memory"), create_group(file, "cost", attributes)
         scales = [_write_dataset(cost, "rank", np.arange(len(memory)), "MPI rank")]
         _write_dataset(cost, "peak_memory", memory, "largest resident memory", "byte", scales)
+
+
+def set_variables(variables: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the first environment variable that is set for each attribute of result files; none if unset."""
+    values = {n: next(filter(None, map(os.environ.get, names)), None) for n, names in variables.items()}
+    return {n: os.fsencode(value).decode(errors="replace") for n, value in values.items() if value}
+
+
+def _catalogue_attributes(result: Result, created: str) -> dict[str, str]:
+    """Return the attributes of CF and ACDD. There is no command line, which could name folders."""
+    experiment, method = result.experiment, result.experiment.chosen_method.name
+    machines = f"{experiment.machines} machine{'s' * (experiment.machines != 1)}"
+    verb = "published" if "published" in result.environment else "run"
+    values = (
+        "CF-1.11, ACDD-1.3",
+        f"{method} on {Path(experiment.data).name}: {machines}, {experiment.server} server",
+        f"{created}: {verb} with mu2mpi {__version__}",
+        f"mu2mpi {result.environment.get('mu2mpi_version', __version__)}, method {method}",
+        PAPER_URL,
+    )
+    return dict(zip(CATALOGUE_ATTRIBUTES, values, strict=True))
+
+
+def _typed(setting: Any) -> Any:
+    """Return a setting as a number, text or array of numbers, with booleans as uint8; others as text."""
+    kind = np.asarray(setting).dtype.kind
+    return np.asarray(setting, np.uint8) if kind == "b" else setting if kind in "iuf" else str(setting)
 
 
 def _write_model(group: h5py.Group, result: Result) -> None:
