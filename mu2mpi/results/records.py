@@ -17,8 +17,11 @@ from mu2mpi.privacy.statement import PrivacyStatement
 RESULT_SCHEMA = "mu2mpi-2"
 RESULT_SUFFIX = ".h5"  # of result files in folders
 CANARIES_SUFFIX = ".canaries.h5"  # of files of canary scores beside results
-# Attributes of / that describe the file to catalogues; readers of results skip them
-CATALOGUE_ATTRIBUTES = ("Conventions", "title", "history", "source", "references")
+# Attributes of / that describe the file, and not where the run took place
+HEADER_ATTRIBUTES = (
+    "schema", "created", "status", "experiment", "Conventions", "title", "summary", "keywords", "history",
+    "source", "references",
+)  # fmt: skip
 # Attributes of / that name a run and its owner, in which equal runs differ
 IDENTITY_ATTRIBUTES = ("run_id", "creator_name", "license")
 HistoryRow = dict[str, float]  # Measurements of one evaluation, by name of the column of `History`
@@ -139,8 +142,7 @@ class Checkpoint:
     numeric_platforms: tuple[str, ...]  # processors and software of the ranks that determine the last bits
     data_digest: bytes  # SHA-256 of the training data and of files about machines
     core_seconds: float = 0.0  # of all starts of the run
-    # Random UUID of the run, kept by all of its starts; independent of all keys
-    run_id: str = field(default_factory=lambda: str(uuid4()))
+    run_id: str = field(default_factory=lambda: str(uuid4()))  # random, and independent of all keys
     # Of each canary so far, in grid units; shape (1, canaries)
     canary_scores: IntArray = field(default_factory=lambda: np.empty((1, 0), np.int64))
 

@@ -46,7 +46,7 @@ class Result:
     timing : dict of str to ndarray of float64, shape (ranks,)
         Seconds by phase, one value per rank; empty in published files.
     environment : dict of str to str or int
-        Hosts, ranks, MPI library and software versions; ``published`` names what was withheld.
+        Run id, hosts, ranks, MPI library, software; ``published`` names what was withheld.
     class_names, label_range : tuple of str or None, tuple of float or None
         Names of the classes (None: numbered); range of regression labels (None for classification).
     metrics : dict of str to float

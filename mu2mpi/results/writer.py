@@ -17,11 +17,16 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_creatable, write_atomically
 from mu2mpi.core.hdf5 import create_group, hdf5_file_bytes, write_array, write_attributes
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts, column_metadata
-from mu2mpi.results.records import CATALOGUE_ATTRIBUTES, RESULT_SCHEMA, History
+from mu2mpi.results.records import RESULT_SCHEMA, History
 from mu2mpi.results.result import Result
 
 DIAGNOSTICS_NOTE = "computed from private data and not covered by the privacy guarantee"
-PAPER_URL = "https://arxiv.org/abs/2407.12396"
+CATALOGUE_TEXTS = {
+    "Conventions": "ACDD-1.3",
+    "summary": "Model of a federated optimisation, its measurements, and the guarantee of its noise, if any.",
+    "keywords": "differential privacy, federated learning, stochastic optimisation",
+    "references": "https://arxiv.org/abs/2407.12396",
+}
 # Variables with which users sign their results, by attribute of result files
 OWNER_VARIABLES = {"creator_name": ("MU2MPI_CREATOR",), "license": ("MU2MPI_LICENSE",)}
 DimensionScales = Sequence[h5py.Dataset]  # dimension scales, one per dimension of an array
@@ -64,17 +69,18 @@ def write_result(result: Result, path: Path, overwrite: bool = False) -> None:
 
 
 def _write_result_groups(file: h5py.File, result: Result) -> None:
+    experiment, created = result.experiment, datetime.now(UTC).isoformat(timespec="seconds")
     header = {
         "schema": RESULT_SCHEMA,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": created,
         "status": "complete",
-        "experiment": result.experiment.to_toml(),
+        "experiment": experiment.to_toml(),
+        **_catalogue_attributes(result, created),
     }
     # A copied result keeps the version that ran the experiment.
     software = {"mu2mpi_version": __version__, **result.environment, **set_variables(OWNER_VARIABLES)}
-    catalogue = _catalogue_attributes(result, header["created"])
-    write_attributes(file, {**header, **catalogue, **software, **header, **catalogue})
-    create_group(file, "experiment", {n: _typed(v) for n, v in result.experiment.settings().items()})
+    write_attributes(file, {**header, **software, **header})
+    create_group(file, "experiment", {name: _typed(v) for name, v in experiment.settings().items()})
     _write_model(create_group(file, "model"), result)
     history = create_group(file, "history")
     columns = History.column_attributes(result.label_kind, result.loss_unit)
@@ -116,18 +122,16 @@ def set_variables(variables: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _catalogue_attributes(result: Result, created: str) -> dict[str, str]:
-    """Return the attributes of CF and ACDD. There is no command line, which could name folders."""
+    """Return attributes of ACDD; without the command line, which may name folders."""
     experiment, method = result.experiment, result.experiment.chosen_method.name
     machines = f"{experiment.machines} machine{'s' * (experiment.machines != 1)}"
     verb = "published" if "published" in result.environment else "run"
-    values = (
-        "CF-1.11, ACDD-1.3",
-        f"{method} on {Path(experiment.data).name}: {machines}, {experiment.server} server",
-        f"{created}: {verb} with mu2mpi {__version__}",
-        f"mu2mpi {result.environment.get('mu2mpi_version', __version__)}, method {method}",
-        PAPER_URL,
-    )
-    return dict(zip(CATALOGUE_ATTRIBUTES, values, strict=True))
+    return {
+        "title": f"{method} on {Path(experiment.data).name}: {machines}, {experiment.server} server",
+        **CATALOGUE_TEXTS,
+        "history": f"{created}: {verb} with mu2mpi {__version__}",
+        "source": f"mu2mpi {result.environment.get('mu2mpi_version', __version__)}, method {method}",
+    }
 
 
 def _typed(setting: Any) -> Any:
