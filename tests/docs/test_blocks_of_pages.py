@@ -14,12 +14,16 @@ from pathlib import Path
 import pytest
 from blocks import Block, BlockError, Session, blocks
 from helpers.page_commands import ON_MNIST, PIP, cheaper, make_sweeps_smaller
+from helpers.requirements import missing
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
 
 ELSEWHERE = {"study/clusters": "tests/slurm/test_page.py"}
 """Pages that other tests run, and which."""
+
+PROGRAMS = {"reference/result-file": ("ncdump", "Rscript")}
+"""Programs that the blocks of a page run, and that a computer may lack."""
 
 PAGES = {
     path.relative_to(DOCS).with_suffix("").as_posix(): path
@@ -46,6 +50,8 @@ def test_a_page_of_the_paper_does_what_it_shows(name, mnist_dir, tmp_path):
 
 def run_page(name: str, folder: Path) -> None:
     """Run the blocks of a page in a folder, on what stands for its data and its sweeps."""
+    if lacking := [program for program in PROGRAMS.get(name, ()) if shutil.which(program) is None]:
+        missing(f"{name} runs {' and '.join(lacking)}, not installed here")
     for part in ("jobs", "scripts"):
         shutil.copytree(
             PROJECT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
