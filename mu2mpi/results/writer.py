@@ -124,10 +124,9 @@ def set_variables(variables: Mapping[str, Sequence[str]]) -> dict[str, str]:
 def _catalogue_attributes(result: Result, created: str) -> dict[str, str]:
     """Return attributes of ACDD; without the command line, which may name folders."""
     experiment, method = result.experiment, result.experiment.chosen_method.name
-    machines = f"{experiment.machines} machine{'s' * (experiment.machines != 1)}"
-    verb = "published" if "published" in result.environment else "run"
+    data, verb = Path(experiment.data).name, "published" if "published" in result.environment else "run"
     return {
-        "title": f"{method} on {Path(experiment.data).name}: {machines}, {experiment.server} server",
+        "title": f"{method} on {data}, M = {experiment.machines}, {experiment.server} server",
         **CATALOGUE_TEXTS,
         "history": f"{created}: {verb} with mu2mpi {__version__}",
         "source": f"mu2mpi {result.environment.get('mu2mpi_version', __version__)}, method {method}",
@@ -136,8 +135,9 @@ def _catalogue_attributes(result: Result, created: str) -> dict[str, str]:
 
 def _typed(setting: Any) -> Any:
     """Return a setting as a number, text or array of numbers, with booleans as uint8; others as text."""
-    kind = np.asarray(setting).dtype.kind
-    return np.asarray(setting, np.uint8) if kind == "b" else setting if kind in "iuf" else str(setting)
+    kinds = {*map(type, np.asarray(setting, object).flat)}
+    is_number = kinds <= {bool, int, float} and np.asarray(setting).dtype.kind in "biuf"
+    return np.asarray(setting, np.uint8 if kinds == {bool} else None) if is_number else str(setting)
 
 
 def _write_model(group: h5py.Group, result: Result) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from mu2mpi.analysis.differences import compare, welch_p_value
 from mu2mpi.cli.program import main
 from mu2mpi.config.experiment import Experiment, complete_experiment
 from mu2mpi.data.source import PublicFacts
+from mu2mpi.results.reader import read_result
+from mu2mpi.results.writer import write_result
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -59,6 +62,21 @@ def test_copies_are_the_same_to_the_bit(folder):
     text = compare(runs, runs)
     assert "6 of 6 models of the same seed are equal" in text
     assert "0 of 4 differences" in text
+
+
+def test_what_names_a_run_or_its_owner_is_no_difference(folder, tmp_path):
+    paths = [tmp_path / f"{name}.h5" for name in "ab"]
+    result = read_result(runs_of(folder, server="trusted")[0].path)
+    for path, owner in zip(paths, ("Ada", "Bob"), strict=True):
+        own = {"run_id": str(uuid4()), "creator_name": owner, "license": owner, "git_commit": "1"}
+        write_result(replace(result, environment={**result.environment, **own}), path)
+    text = compare(*(mu2mpi.load([path]).summaries for path in paths))
+    assert "Versions and machines: the same." in text
+    own["git_commit"] = "2"
+    write_result(replace(result, environment={**result.environment, **own}), path, overwrite=True)
+    text = compare(*(mu2mpi.load([path]).summaries for path in paths))
+    assert re.search(r"^git_commit +1 +2$", text, re.MULTILINE)
+    assert "run_id" not in text
 
 
 def test_what_a_preset_chose_has_its_value_and_says_so(folder):

@@ -4,6 +4,7 @@ import math
 import platform
 import socket
 import struct
+import tomllib
 
 import h5py
 import numpy as np
@@ -17,6 +18,7 @@ from mu2mpi.analysis.publication import publish
 from mu2mpi.analysis.report import build_report
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.hdf5 import read_attributes
 from mu2mpi.execution.environment import processor_name
 from mu2mpi.execution.job import run
 from mu2mpi.results.reader import read_result
@@ -102,7 +104,7 @@ def test_not_a_byte_of_what_is_not_covered(source, tmp_path):
     publish([source], tmp_path / "public.h5")
     assert hits(tmp_path / "public.h5", numbers, texts) == ([], [])
     with h5py.File(tmp_path / "public.h5") as file:
-        assert list(file) == ["model", "history", "privacy"]
+        assert list(file) == ["experiment", "model", "history", "privacy"]
         assert b"loss and scores" in file.attrs["published"]
 
 
@@ -120,6 +122,36 @@ def test_what_is_covered_is_all_there(source, tmp_path):
     assert theirs.experiment == ours.experiment.model_copy(update={"data": "patients.npz"})
     publish([tmp_path / "public.h5"], tmp_path / "again.h5")
     assert read_result(tmp_path / "again.h5").environment == theirs.environment
+
+
+def test_what_names_the_run_stays_and_what_names_the_computer_does_not(folder, tmp_path, monkeypatch):
+    computer = {
+        "APPTAINER_CONTAINER": "/scratch/me/image.sif",
+        "LOADEDMODULES": "compiler/12:secret-site/1",
+        "SLURM_JOB_ID": "8315347",
+    }
+    for name, value in {**computer, "MU2MPI_CREATOR": "Ada", "MU2MPI_LICENSE": "all rights reserved"}.items():
+        monkeypatch.setenv(name, value)
+    settings = {"data": str(folder / "patients.npz"), "budgets": str(folder / "budgets.csv")}
+    (folder / "budgets.csv").write_text("machine,epsilon\n1,0.5\n")
+    source, public = tmp_path / "a.h5", tmp_path / "public.h5"
+    run(Experiment(**SMALL | settings, method="anytime-sgd"), output=source)
+    assert hits(source, [], [*computer.values(), "secret-study"])[1] == [*computer.values(), "secret-study"]
+    monkeypatch.delenv("MU2MPI_CREATOR")
+    monkeypatch.setenv("MU2MPI_LICENSE", "CC-BY-4.0")
+    publish([source], public)
+    assert hits(public, [], [*computer.values(), "secret-study", str(tmp_path)]) == ([], [])
+    ours, theirs = (read_result(path).environment for path in (source, public))
+    assert theirs["run_id"] == ours["run_id"]
+    assert theirs.get("git_commit") == ours.get("git_commit")
+    assert (theirs["creator_name"], ours["license"]) == ("Ada", "all rights reserved")
+    assert theirs["license"] == "CC-BY-4.0"
+    with h5py.File(public) as file:
+        attributes, typed = read_attributes(file), read_attributes(file["experiment"])
+        assert typed == tomllib.loads(attributes["experiment"])
+        assert (typed["data"], typed["budgets"]) == ("patients.npz", "budgets.csv")
+        assert attributes["history"] == f"{attributes['created']}: published with mu2mpi {mu2mpi.__version__}"
+        assert attributes["title"].startswith("anytime-sgd on patients.npz, M = 2")
 
 
 def test_losses_stay_where_the_test_set_is_another(folder, tmp_path):

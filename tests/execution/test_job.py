@@ -2,11 +2,13 @@
 
 import errno
 import os
+import random
 import re
 import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -56,6 +58,28 @@ def test_what_is_written_is_what_is_returned(tmp_path, source):
     # Nor does it matter to the result that it was written, or who resolved it.
     assert run(SEEDED).x.tobytes() == result.x.tobytes()
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_run_has_an_id_of_its_own_whatever_its_seed(monkeypatch):
+    found = []
+    for experiment in (SEEDED, SEEDED, SECRET):
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002
+        found.append(run(experiment).environment["run_id"])
+    assert len({*found}) == 3
+    assert {UUID(run_id).version for run_id in found} == {4}
+    # It is drawn from the system's random numbers alone.
+    monkeypatch.setattr(os, "urandom", lambda size: bytes(range(size)))
+    assert run(SEEDED).environment["run_id"] == "00010203-0405-4607-8809-0a0b0c0d0e0f"
+
+
+@pytest.mark.parametrize("experiment", [SEEDED, SECRET])
+def test_a_run_that_goes_on_keeps_its_id(source, experiment, tmp_path):
+    state = stopped_state(experiment, source, 3)
+    write_checkpoint(state, tmp_path / "a.h5.checkpoint")
+    result = job().run_to_file(experiment, source, tmp_path / "a.h5")
+    assert result.environment["run_id"] == state.run_id
+    assert read_result(tmp_path / "a.h5").environment["run_id"] == state.run_id
 
 
 def test_a_plan_that_is_given_is_the_one_that_runs(tmp_path, source, monkeypatch):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from uuid import UUID
 
 import h5py
 import numpy as np
@@ -57,6 +58,7 @@ def test_the_best_of_the_runs_is_written_alone(tmp_path, runs, capfd, metric, be
     path = tmp_path / "runs" / "selected.h5"
     run_selection(Sweep(GRID), replace(SELECTION, select=metric), path)
     assert len(runs) == 5
+    assert len({run.environment["run_id"] for run in runs}) == 5
     values = [run.metrics.get(metric, getattr(run.history, metric, [None])[-1]) for run in runs]
     chosen = runs[values.index(best(values))]
     result = read_result(path)
@@ -102,7 +104,11 @@ def test_results_do_not_depend_on_the_number_of_runs(tmp_path, monkeypatch):
         run_selection(Sweep(grid), SELECTION, path)
         with h5py.File(path) as file:
             attributes = {name: dict(file[name].attrs) for name in ("/", "privacy")}
-        attributes["/"].pop("created")
+        # Of the id nothing but its version is fixed.
+        run_id = attributes["/"].pop("run_id").decode()
+        assert UUID(run_id) == UUID(run_id, version=4)
+        for name in ("created", "history"):
+            attributes["/"].pop(name)
         texts.append(repr(attributes))
         sizes.append(contents(path))
     assert texts[0] == texts[1]

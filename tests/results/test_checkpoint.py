@@ -3,6 +3,7 @@
 import os
 import random
 from dataclasses import fields, replace
+from uuid import UUID
 
 import h5py
 import numpy as np
@@ -60,9 +61,21 @@ def test_round_trip(checkpoint, tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_checkpoint_without_a_run_id_is_of_an_earlier_version(checkpoint, tmp_path):
+    path = checkpoint_path(tmp_path / "a.h5")
+    write_checkpoint(checkpoint, path)
+    with h5py.File(path, "r+") as file:
+        del file.attrs["run_id"]
+    back = read_checkpoint(path)
+    assert UUID(back.run_id).version == 4
+    assert back.run_id != checkpoint.run_id
+    assert_equal(replace(back, run_id=checkpoint.run_id), checkpoint)
+
+
 @pytest.mark.parametrize(
     "action",
     [
+        lambda file: file.attrs.modify("run_id", "7"),
         lambda file: file.attrs.modify("schema", "mu2mpi-checkpoint-4"),
         lambda file: file.pop("iterates"),
         lambda file: file.pop("privacy"),

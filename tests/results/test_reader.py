@@ -12,6 +12,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.hdf5 import read_attributes
 from mu2mpi.results.reader import read_experiment, read_result, read_summary
+from mu2mpi.results.records import HEADER_ATTRIBUTES
 from mu2mpi.results.writer import write_result
 
 
@@ -172,3 +173,19 @@ def test_files_that_end_early_or_have_a_hole_are_refused_or_complete(path, resul
         except InputError:
             refused += 1
     assert refused > 15
+
+
+def test_descriptions_may_be_missing_and_typed_settings_are_not_read(result, same, tmp_path):
+    """Files of earlier versions have neither, and their schema is that of now."""
+    path = tmp_path / "a.h5"
+    write_result(result, path)
+    with h5py.File(path, "r+") as file:
+        file["experiment"].attrs["machines"] = 77
+    assert same(read_result(path), result)
+    with h5py.File(path, "r+") as file:
+        del file["experiment"]
+        for name in HEADER_ATTRIBUTES[4:]:
+            del file.attrs[name]
+        assert {*file.attrs} == {*HEADER_ATTRIBUTES[:4], *result.environment}
+    assert same(read_result(path), result)
+    assert read_summary(path).experiment == result.experiment

@@ -5,6 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -13,9 +15,11 @@ import pytest
 import xarray
 from helpers.requirements import missing
 
+import mu2mpi.cli
 from mu2mpi import _version
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.hdf5 import read_attributes
+from mu2mpi.results import writer
 from mu2mpi.results.reader import read_result
 from mu2mpi.results.records import RESULT_SCHEMA, History
 from mu2mpi.results.writer import check_output, write_result
@@ -41,6 +45,46 @@ def test_attributes_with_plain_h5py(result, tmp_path):
             "noise_recomputable": 1,
         }.items() <= privacy.items()
         assert "guarantee" in read_attributes(file["diagnostics"])["note"]
+
+
+def test_settings_are_typed_and_files_describe_themselves(build_result, tmp_path, monkeypatch):
+    monkeypatch.setenv("MU2MPI_CREATOR", os.fsdecode("Zoë \udcff"))
+    monkeypatch.setenv("MU2MPI_LICENSE", "")
+    result = build_result(rho=math.inf)
+    settings = {
+        "data": "/home/me/a.csv",
+        "data_is_public": True,
+        "labels": "ä",
+        "epsilon": 2.0,
+        "seed": 2**62,
+    }
+    write_result(replace(result, experiment=result.experiment.replace(**settings)), tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5") as file:
+        typed, found = {**file["experiment"].attrs}, read_attributes(file)
+    expected = {**tomllib.loads(found["experiment"]), "rho": read_result(tmp_path / "a.h5").experiment.rho}
+    assert {name: v.decode() if isinstance(v, bytes) else v for name, v in typed.items()} == expected
+    kinds = {name: typed[name].dtype for name in ("seed", "machines", "rho", "delta", "data_is_public")}
+    assert [*map(str, kinds.values())] == ["int64", "int64", "float64", "float64", "uint8"]
+    assert (typed["seed"], found["creator_name"]) == (2**62, "Zoë \N{REPLACEMENT CHARACTER}")
+    assert "license" not in found
+    assert found["Conventions"] == "ACDD-1.3"
+    assert found["title"] == "mu2-sgd on a.csv, M = 2, untrusted server"
+    assert found["history"] == f"{found['created']}: run with mu2mpi {_version.__version__}"
+    assert found["source"] == "mu2mpi 0.1, method mu2-sgd"
+    citation = (Path(mu2mpi.cli.__file__).parent / "citation.bib").read_text()
+    assert f"{{{found['references']}}}" in citation
+    # What describes the file describes no place where it ran, nor does a copy repeat it.
+    expected = {**result.environment, "creator_name": found["creator_name"]}
+    assert read_result(tmp_path / "a.h5").environment == expected
+
+
+def test_options_of_extensions_may_be_of_any_type():
+    arrays = {(1, 2): "int64", (0.5, math.inf): "float64", (True, False): "uint8"}
+    for value, kind in arrays.items():
+        stored = np.asarray(writer._typed(list(value)))
+        assert (stored.tolist(), str(stored.dtype)) == ([*value], kind)
+    for value in (["a", "ü"], {"a": 1}, 2**80, datetime.date(2026, 1, 1), [[1], [2, 3]]):
+        assert writer._typed(value) == str(value)
 
 
 def test_every_array_has_named_dimensions_and_units(result, tmp_path):
