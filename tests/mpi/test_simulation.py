@@ -1,5 +1,7 @@
 """Runs on all ranks of this job against the same runs on one."""
 
+from uuid import UUID
+
 import numpy as np
 import pytest
 from helpers.assertions import assert_same
@@ -123,6 +125,13 @@ def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator
     assert sum(communicator.allgather(len(simulation.evaluator.full_test_blocks.samples.labels))) == 30
     result = simulation.run()
     assert len(set(communicator.allgather(result.x.tobytes()))) == 1
+
+
+def test_every_rank_knows_the_id_of_the_run_and_what_rank_0_found(communicator):
+    settings = {"data": "synthetic", "samples": 60, "features": 2, "machines": 2, "rounds": 4}
+    found = communicator.allgather(run(Experiment(**settings, seed=1)).environment)
+    assert all(environment == found[0] for environment in found)
+    assert UUID(found[0]["run_id"]).version == 4
 
 
 def test_machines_default_to_ranks(communicator):
