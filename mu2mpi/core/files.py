@@ -4,6 +4,7 @@ import fcntl
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -148,13 +149,14 @@ class FileLock:
 
 @contextmanager
 def temporary_path(path: Path) -> Iterator[Path]:
-    """Context manager: unique path for a temporary file beside `path`; the file is removed at the end."""
+    """Context manager: unique path for a temporary file or folder beside `path`; removed at the end."""
     # Ranks in different containers may have the same process id, so it alone is not unique.
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     _temporaries.add(temporary)
     try:
         yield temporary
     finally:
+        shutil.rmtree(temporary, ignore_errors=True)
         temporary.unlink(missing_ok=True)
         _temporaries.discard(temporary)
 
@@ -163,7 +165,8 @@ def remove_temporaries() -> None:
     """Remove the temporary files of unfinished writes in this process, before it is terminated."""
     for temporary in tuple(_temporaries):
         with suppress(OSError):
-            temporary.unlink()
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.unlink(missing_ok=True)
 
 
 def remove_stale_temporaries(path: Path) -> None:

@@ -42,7 +42,7 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
     kept, notes = drop_repeated_runs(runs, "ranks", "elapsed_seconds")
     distinct_runs, _ = drop_repeated_runs(kept)
     noisy = [run for run in distinct_runs if math.isfinite(run.experiment.rho)]
-    figures, failures = _render_figures(kept)
+    figures, failures = render_figures(kept)
     table = build_table(distinct_runs)
     known = [run for run in distinct_runs if "excess_loss" in run.measurements]
     layout = TableLayout(values=THEORY_VALUES)
@@ -113,8 +113,8 @@ def _environment_table(environments: Sequence[Mapping[str, object]]) -> TableRow
     return [["files", *map(ENVIRONMENT_HEADERS.__getitem__, columns)], *rows]
 
 
-def _render_figures(runs: Sequence[RunSummary]) -> tuple[list[tuple[str, str, Any]], list[str]]:
-    """Return the images of all figures with their captions, and a message on each that failed."""
+def render_figures(runs: Sequence[RunSummary]) -> tuple[list[tuple[str, str, str, Any]], list[str]]:
+    """Return name, image, text and HTML caption of each figure, and a message on each that failed."""
     figures, failures = [], []
     for name in known_names("figures"):
         figure, meaning = get_figure(name), component_summary("figures", name)
@@ -131,6 +131,6 @@ def _render_figures(runs: Sequence[RunSummary]) -> tuple[list[tuple[str, str, An
         # Formulas such as R^2 and x_T as HTML.
         caption = re.sub(r"\b(\w)\^(\w)", r"<i>\1</i><sup>\2</sup>", html.escape(f"{meaning}."))
         caption = re.sub(r"\b([a-z])_(\w)", r"<i>\1</i><sub>\2</sub>", caption)
-        figures.append((picture, f"{meaning}.", import_extra("markupsafe").Markup(caption)))
+        figures.append((name, picture, f"{meaning}.", import_extra("markupsafe").Markup(caption)))
     warn(*failures)
     return figures, failures

@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from mu2mpi.cli.common_arguments import add_flag, add_output, add_paths
 
 HELP_BY_FLAG = {
+    "crate": "RO-Crate of results, report, figures, tables and commands, in a new folder",
     "overwrite": "replacement of existing files",
     "even_if_unprotected": "publication of runs without noise, or whose noise follows from a seed, too",
     "with_test_results": "loss and accuracy on a share of the data file, which no noise protects",
@@ -26,4 +27,6 @@ def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.publication import publish
 
     flags = {name: getattr(arguments, name) for name in HELP_BY_FLAG}
+    if flags.pop("crate"):
+        from mu2mpi.analysis.crate import publish_crate as publish
     print("\n".join(publish(arguments.paths, arguments.output, **flags)))
