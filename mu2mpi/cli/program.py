@@ -129,6 +129,10 @@ def _execute_command(arguments: argparse.Namespace) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parse a command line into its arguments, importing only the module of the command that it names."""
+    if is_completing := "_ARGCOMPLETE" in os.environ:
+        from mu2mpi.cli import completion
+
+        argv = completion.complete_words()
     # Import files first, since they may register commands and options.
     import_parser = Parser("mu2mpi", add_help=False, allow_abbrev=False)
     import_parser.add_argument("--import", dest="files", action="append")
@@ -140,6 +144,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     command = next((argument for argument in argv if argument in names), None)
     # The other commands are needed only for the list of commands and for errors.
     parser = build_parser([command] if command and command == argv[0] else names, [command])
+    if is_completing:
+        completion.print_completions(parser)
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         arguments.parser.reject_unknown(unknown)
