@@ -56,5 +56,5 @@ def _write_crate(runs: Runs) -> None:
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(text, "utf-8", errors="replace")
     if "license" not in metadata["@graph"][1]:
-        warn("the crate has no license, which RO-Crate requires. Set MU2MPI_LICENSE to the URL of one")
+        warn("the crate has no license, which RO-Crate requires. Set MU2MPI_LICENSE to its name or URL")
     rocrate.ROCrate(metadata, gen_preview=True).write(".")
