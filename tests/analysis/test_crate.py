@@ -233,9 +233,11 @@ def test_nothing_is_left_of_a_crate_that_is_not_finished(study, crate, tmp_path,
     there = Path.cwd()
 
     def write(runs):
-        assert (Path.cwd() / "results" / "rho 1.h5").exists()
+        folder = Path.cwd()
+        assert (folder / "results" / "rho 1.h5").exists()
         if is_signal:
             remove_temporaries()  # as the handler does before the program ends
+            assert not folder.exists()
         raise OSError("disk full")
 
     monkeypatch.setattr(crate_module, "_write_crate", write)
