@@ -201,6 +201,7 @@ def test_owners_that_results_name_are_those_of_the_crate(study, tmp_path, capsys
     assert "license" not in (tmp_path / "crate" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_flags_are_those_of_publish(study, tmp_path):
     run(Experiment(**SMALL, seed=1), output=tmp_path / "seeded.h5")
     with pytest.raises(InputError, match=r"seeded\.h5: its noise follows from its recorded seed"):
@@ -210,6 +211,7 @@ def test_flags_are_those_of_publish(study, tmp_path):
     assert "seed = 1" in (tmp_path / "crate" / "experiments.toml").read_text()
 
 
+@pytest.mark.slow
 def test_only_a_crate_is_replaced(study, crate, tmp_path):
     source = [study / "runs" / "rho 1.h5"]
     (tmp_path / "file").touch()
