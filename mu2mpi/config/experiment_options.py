@@ -31,7 +31,6 @@ from mu2mpi.privacy.accounting.guarantee import rho_for_epsilon
 PER_MACHINE_OPTIONS = ("participation", "objective", "budgets")  # options that make machines unequal
 # Options whose values have own options, and the registered kind of the values
 COMPONENT_KINDS = {"data": "sources", "method": "methods", "mechanism": "mechanisms", "server": "servers"}
-OptionClasses = tuple[tuple[str, type[BaseModel]], ...]  # Names of components, and classes of their options
 
 
 def _option(description: str, details: str = "", default: Any = None, **limits: Any) -> Any:
@@ -163,24 +162,18 @@ class ExperimentOptions(BaseModel):
         "By default a share of the test set is used where all of it would take over a tenth of the time.",
     )
 
-    @field_validator("data", "partition")
+    @field_validator("data", "partition", "participation", "loss", "method", "mechanism", "server")
     @classmethod
-    def _check_source_or_partition(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is not None:
-            (find_source if info.field_name == "data" else parse_partition)(value)
-            check_file_name(value)
-        return value
-
-    @field_validator("participation")
-    @classmethod
-    def _check_participation(cls, value: str | None) -> str | None:
-        return value if value is None else check_participation(value)
-
-    @field_validator("loss", "method", "mechanism", "server")
-    @classmethod
-    def _check_registered(cls, value: str | None, info: ValidationInfo) -> str | None:
-        extra: Any = cls.model_fields[str(info.field_name)].json_schema_extra
-        return check_registered_name(extra["kind"], value)
+    def _check_component(cls, value: str | None, info: ValidationInfo) -> str | None:
+        name, extra = str(info.field_name), cls.model_fields[str(info.field_name)].json_schema_extra
+        if value is None:
+            return None
+        if name == "participation":
+            return check_participation(value)
+        if isinstance(extra, dict) and "kind" in extra:
+            return check_registered_name(str(extra["kind"]), value)
+        (find_source if name == "data" else parse_partition)(value)
+        return check_file_name(value)
 
     @property
     def has_unequal_machines(self) -> bool:
@@ -189,18 +182,14 @@ class ExperimentOptions(BaseModel):
 
     @field_validator("epsilon", "rho")
     @classmethod
-    def _check_budget_range(cls, value: float | None) -> float | None:
+    def _check_budget(cls, value: float | None, info: ValidationInfo) -> float | None:
+        """Check the range; replace rho, if epsilon is given, by the largest rho within (epsilon, delta)."""
         if value is not None and math.isfinite(value) and not MIN_REAL_OPTION <= value <= MAX_REAL_OPTION:
             limits = f"{MIN_REAL_OPTION:g} and {MAX_REAL_OPTION:g}"
             raise ValueError(f"should be between {limits}, or inf for no noise")
-        return value
-
-    @field_validator("rho")
-    @classmethod
-    def _derive_rho(cls, value: float, info: ValidationInfo) -> float:
-        """Replace rho, if epsilon is given, by the largest rho within (epsilon, delta), rounded down."""
         epsilon, delta = info.data.get("epsilon"), info.data.get("delta")
-        return value if epsilon is None or delta is None else rho_for_epsilon(epsilon, delta)
+        is_given = info.field_name == "epsilon" or epsilon is None or delta is None
+        return value if is_given else rho_for_epsilon(epsilon, delta)
 
 
 def option_fields() -> dict[str, FieldInfo]:
@@ -223,31 +212,26 @@ def _option_fields(registered: tuple[Any, ...]) -> dict[str, FieldInfo]:
     return fields
 
 
-def _own_option_classes(option: str) -> OptionClasses:
-    """Return pairs (value, class of its own options) for the values of an option such as ``method``."""
-    kind = COMPONENT_KINDS.get(option)
-    return _option_classes(option, kind, registered_options(kind)) if kind else ()
-
-
-@cache
-def _option_classes(option: str, kind: str, registered: tuple[Any, ...]) -> OptionClasses:
-    """Return the pairs of `_own_option_classes`, cached until a component is registered."""
-    classes = [(name, lookup(kind, name)) for name in known_names(kind)]
-    return tuple((cls.option_syntax if option == "data" else name, cls.options) for name, cls in classes)
-
-
 def own_option_fields(option: str) -> Mapping[str, Mapping[str, FieldInfo]]:
     """Return fields[name][owner] of the own options of all components that ``--method``, ... can choose."""
-    return _own_option_fields(_own_option_classes(option))
+    kind = COMPONENT_KINDS.get(option)
+    return _own_option_fields(option, registered_options(kind)) if kind else {}
 
 
+# Both are cached until a component is registered.
 @cache
-def _own_option_fields(option_classes: OptionClasses) -> dict[str, dict[str, FieldInfo]]:
+def _own_option_fields(option: str, registered: tuple[Any, ...]) -> dict[str, dict[str, FieldInfo]]:
     fields: dict[str, dict[str, FieldInfo]] = {}
-    for owner, options in option_classes:
+    for owner, options in _option_classes(option, registered).items():
         for name, field in options.model_fields.items():
             fields.setdefault(name, {})[owner] = field
     return fields
+
+
+@cache
+def _option_classes(option: str, registered: tuple[Any, ...]) -> dict[str, type[BaseModel]]:
+    components = [lookup(COMPONENT_KINDS[option], name) for name in known_names(COMPONENT_KINDS[option])]
+    return {(c.option_syntax if option == "data" else c.name): c.options for c in components}
 
 
 def method_option_names() -> list[str]:
@@ -316,7 +300,8 @@ def build_component_options(chosen: Mapping[str, str], settings: Mapping[str, An
     options = {}
     for choice, values in values_by_choice.items():
         try:
-            options[choice] = dict(_own_option_classes(choice))[chosen[choice]](**values)
+            classes = _option_classes(choice, registered_options(COMPONENT_KINDS[choice]))
+            options[choice] = classes[chosen[choice]](**values)
         except ValidationError as error:
             errors.append(format_validation_errors(error))
     if errors:
