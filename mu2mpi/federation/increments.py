@@ -6,7 +6,6 @@ from mu2mpi.core.kernels import ROUNDING_ADDEND, float_to_bits, fma, inline, int
 from mu2mpi.losses.model.ball import projection_factor, squared_norm
 from mu2mpi.losses.model.linear import (
     FEATURES_PER_TILE,
-    aligned_model,
     load_sample,
     model_margins,
     residual,
@@ -118,10 +117,9 @@ def add_increments(  # type: ignore[no-untyped-def]
     is in grid units. `block_size` sets the order of sums, so it must not depend on the number of ranks.
     Returned are the largest unclipped squared norm and the number of clipped increments.
     """
-    (classes, width), samples, largest, clipped_count = x.shape, end_sample - first_sample, 0.0, 0
+    (classes, width), largest, clipped_count = x.shape, 0.0, 0
     z, squared_norms = zero_sample_block(block_size, width), np.empty(block_size)
     margins, margins_previous = np.empty((block_size, classes)), np.empty((block_size, classes))
-    x, x_previous = aligned_model(x, samples), aligned_model(x_previous, samples)
     tie_mask = _tie_mask(reduced_clip_norm / grid_spacing)
     for start in range(first_sample, end_sample, block_size):
         count = min(block_size, end_sample - start)

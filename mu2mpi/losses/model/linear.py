@@ -9,7 +9,6 @@ from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.kernels import aligned_empty, inline, kernel, reduction_kernel
 
 SAMPLES_PER_BLOCK = 5  # samples per block, whose margins are computed with one read of the model
-MIN_SAMPLES_PER_COPY = 40  # samples from which copying models to rows aligned to cache lines saves time
 FEATURES_PER_TILE = 400  # features per tile: a block of samples and two rows of models fit into the L1 cache
 
 
@@ -62,18 +61,6 @@ def _inner_products_2x1(x, y, z):  # type: ignore[no-untyped-def]
         x_product += x[j] * z[j]
         y_product += y[j] * z[j]
     return x_product, y_product
-
-
-@inline
-def aligned_model(x, samples):  # type: ignore[no-untyped-def]
-    """Return a copy of a model with aligned rows, shape (K, >= F), or the model if it has few samples."""
-    if samples < MIN_SAMPLES_PER_COPY:
-        return x
-    copy = zero_sample_block(x.shape[0], x.shape[1])
-    for k in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            copy[k, j] = x[k, j]
-    return copy
 
 
 @inline
@@ -163,7 +150,7 @@ def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-de
     classes, width = x.shape
     z, margins = zero_sample_block(SAMPLES_PER_BLOCK, width), np.empty((SAMPLES_PER_BLOCK, classes))
     half_margins = np.empty((SAMPLES_PER_BLOCK, (classes + 1) // 2))
-    x, loss_sum, score_sum = aligned_model(x, labels.size), 0.0, 0
+    loss_sum, score_sum = 0.0, 0
     for start in range(0, labels.size, SAMPLES_PER_BLOCK):
         count = min(SAMPLES_PER_BLOCK, labels.size - start)
         for i in range(count):
