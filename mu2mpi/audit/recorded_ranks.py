@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from copy import deepcopy
-from threading import BrokenBarrierError, Semaphore
+from threading import Barrier, BrokenBarrierError
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -16,41 +16,22 @@ _FINISHED_CONTRIBUTION = object()  # contribution of a rank that takes no part i
 
 
 class Rendezvous:
-    """Synchronisation of rank threads: each runs in turn until it waits for the others."""
+    """Exchange of values between rank threads, which wait for each other."""
 
     def __init__(self, size: int) -> None:
-        self.size, self._is_broken = size, False
-        self._turns = [Semaphore(int(rank == 0)) for rank in range(size)]  # rank 0 starts at once
-        self._contributions: list[Any] = []
-
-    def wait_for_turn(self, rank: int) -> None:
-        """Block the thread of a rank until its turn."""
-        self._turns[rank].acquire()
-        if self._is_broken:
-            raise BrokenBarrierError
-
-    def signal_next(self, rank: int) -> None:
-        """Start the turn of the rank that follows the given rank."""
-        self._turns[(rank + 1) % self.size].release()
+        self.size, self._barrier = size, Barrier(size)
+        self._contributions: list[Any] = [None] * size
+        self.abort = self._barrier.abort  # makes all waiting ranks raise BrokenBarrierError
 
     def exchange(self, rank: int, value: Any) -> list[Any]:
         """Contribute a rank's value to a collective, and return the contributions of all ranks."""
-        if rank == 0:
-            # Other ranks may still read the previous list.
-            self._contributions = [None] * self.size
-        contributions = self._contributions
-        contributions[rank] = value
-        self.signal_next(rank)
-        self.wait_for_turn(rank)
+        self._contributions[rank] = value
+        self._barrier.wait()
+        contributions = self._contributions.copy()
+        self._barrier.wait()  # until all ranks have read them
         if 0 < sum(entry is _FINISHED_CONTRIBUTION for entry in contributions) < self.size:
             raise RuntimeError("a rank waits for others that take no part in the exchange")
         return contributions
-
-    def abort(self) -> None:
-        """Make all waiting ranks raise an error."""
-        self._is_broken = True
-        for turn in self._turns:
-            turn.release()
 
 
 class RecordedRank(Communicator):
@@ -110,10 +91,8 @@ def run_on_ranks(size: int, action: Callable[[RecordedRank], RankOutcome]) -> li
 
     def run_action(rank: int) -> RankOutcome:
         try:
-            rendezvous.wait_for_turn(rank)
             result = action(RecordedRank(rank, rendezvous))
             rendezvous.exchange(rank, _FINISHED_CONTRIBUTION)
-            rendezvous.signal_next(rank)
             return result
         except BaseException:
             rendezvous.abort()
