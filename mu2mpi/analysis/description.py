@@ -216,18 +216,13 @@ def _experiment_section(result: Result) -> str:
     unit = " nats" * (result.loss_unit == "nat")
     named_values.append(("final test loss", _format_number(history.test_loss[-1], f"{{:.4f}}{unit}".format)))
     metric_values = {score.removeprefix("test_"): getattr(history, score)[-1], **result.metrics}
-    known = all_metrics()
     for name, value in metric_values.items():
-        style = _METRIC_FORMATS[known[name].unit] if name in known else "{:.4g}"
-        named_values.append((f"final test {metric_label(name)}", _format_number(value, style.format)))
+        label, style = name.replace("_", " "), "{:.4g}"
+        if metric := all_metrics().get(name):
+            label = metric.long_name + " (in the label's units)" * (metric.unit == "label")
+            style = _METRIC_FORMATS[metric.unit]
+        named_values.append((f"final test {label}", _format_number(value, style.format)))
     return format_named_values(named_values)
-
-
-def metric_label(name: str) -> str:
-    """Return the long name and unit of a metric; for an unregistered metric, its name in words."""
-    if (metric := all_metrics().get(name)) is None:
-        return name.replace("_", " ")
-    return metric.long_name + " (in the label's units)" * (metric.unit == "label")
 
 
 def _accuracy_by_class(result: Result) -> str:
