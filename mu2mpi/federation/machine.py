@@ -57,19 +57,7 @@ _NO_SAMPLES = HostedSamples(np.empty((0, 0)), np.empty(0, np.int32), np.empty(0)
 
 
 class Machines:
-    """Machines hosted by one rank, with one sum of their messages: integer sums do not depend on the order.
-
-    Attributes
-    ----------
-    message_sum, flat_message_sum : ndarray of int64, shape (rows, F), and flat with padding
-        Sum over the machines of q_{t,i}, or of gradients, without noise, in grid units.
-    samples : HostedSamples
-        Samples read last.
-    largest_squared_norm, clipped_count : float, int
-        Largest squared norm of an increment before clipping, and number of clipped increments.
-    noise_source, flat_noised, noised : NoiseSource or None, ndarray of int64
-        Noise of the machines, if they hold its key, and a buffer for the noised sum.
-    """
+    """Machines hosted by one rank, with one sum of their messages: integers add up exactly in any order."""
 
     def __init__(
         self, constants: RunConstants, hosted_machines: range, reader: SampleReader, key: UInt32Array | None
@@ -88,9 +76,12 @@ class Machines:
         # For two machines, a block costs more by its empty rows than it saves.
         self.block_size = SAMPLES_PER_BLOCK if problem.machines > 2 else 1
         self.key = key
+        # Sum over the machines of q_{t,i}, or of gradients, without noise, in grid units: with padding, and
+        # as a view of shape (rows, F); and buffers for the noised sum.
         self.flat_message_sum, self.message_sum = padded_zeros((problem.model_rows, problem.features))
-        self.largest_squared_norm, self.clipped_count = 0.0, 0
         self.flat_noised, self.noised = padded_zeros(self.message_sum.shape)
+        # Of increments before clipping: the largest squared norm, and the number of those that are clipped
+        self.largest_squared_norm, self.clipped_count = 0.0, 0
         self.noise_source: NoiseSource | None = None
         if not (self._adds_noise and key is not None):
             return

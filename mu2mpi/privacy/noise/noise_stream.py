@@ -155,16 +155,11 @@ def padded_zeros(shape: tuple[int, int]) -> tuple[IntArray, IntArray]:
 def add_noise(noised, message, key, stream, first_machine, machines, t, std_units):  # type: ignore[no-untyped-def]
     """Set ``noised`` to ``message`` plus the rounded noise of consecutive machines, or of the server.
 
-    Parameters
-    ----------
-    noised, message : int64 arrays of `padded_zeros`, in grid units; must not overlap
-    key : uint32 array of shape (8,)
-    stream, first_machine, machines : noise stream, first machine (0 for the server), number of machines
-    t : round, 1-based
-    std_units : standard deviation of each machine's draw in grid units; draws are rounded one by one
-
-    Draws above `DITHER_THRESHOLD`, where floating-point errors are comparable to a grid unit, are dithered,
-    so that only errors across the edge of a wide interval matter: post-processing of exact noise.
+    Both are arrays of `padded_zeros`, in grid units, and must not overlap; ``key`` has the shape (8,), and
+    rounds ``t`` begin at 1. Each machine's draw, of standard deviation ``std_units`` in grid units, is
+    rounded by itself. Draws above `DITHER_THRESHOLD`, where floating-point errors are comparable to a grid
+    unit, are dithered, so that only errors across the edge of a wide interval matter: post-processing of
+    exact noise.
     """
     arrays = allocate_chunk_arrays()
     keystream, _, squared_radii, _, dither = arrays
