@@ -43,7 +43,7 @@ files_of() { (cd "$1" && find -L . -type f | sort); }
 mkdir "$work/wheel" "$work/sdist"
 "$python" -m zipfile --extract dist/*.whl "$work/wheel"
 tar --extract --file="$(echo dist/*.tar.gz)" --directory="$work/sdist" --strip-components=1
-for part in wheel/mu2mpi sdist/{mu2mpi,docs,jobs,scripts,tests}; do
+for part in wheel/mu2mpi sdist/{mu2mpi,docs,jobs,packaging,scripts,tests}; do
     if ! diff <(files_of "$work/sources/${part#*/}") <(files_of "$work/$part"); then
         echo "the ${part%%/*} is without what is marked <; package_data in setup.cfg and MANIFEST.in say what it holds" >&2
         exit 1

@@ -63,7 +63,7 @@ def package_python(channel: Path) -> None:
         shutil.copy2(base / "bin" / PYTHON, root / "bin")
         for name in ("python", "python3"):
             (root / "bin" / name).symlink_to(PYTHON)
-        # As in the packages of conda-forge: the interpreter finds its library beside it, wherever it is installed.
+        # As in conda-forge's package, the interpreter finds its library wherever both are installed.
         subprocess.run(["patchelf", "--set-rpath", "$ORIGIN/../lib", root / "bin" / PYTHON], check=True)
         assemble_package(
             "python", platform.python_version(), SUBDIR, "0_local", channel / SUBDIR, files_dir=root
@@ -96,8 +96,7 @@ def package_wheel(wheel: Path, channel: Path) -> None:
             "0_local",
             channel / SUBDIR,
             files_dir=folder,
-            depends=[f"python {sys.version_info.major}.{sys.version_info.minor}.*", *depends]
-            + ADDED_DEPENDENCIES.get(name, []),
+            depends=[f"{PYTHON.replace('python', 'python ')}.*", *depends, *ADDED_DEPENDENCIES.get(name, [])],
             compression_level=1,
         )
 
@@ -106,7 +105,7 @@ def build_recipe(sdist: Path, channel: Path, folder: Path) -> None:
     """Build the recipe of an sdist into a channel, and run the tests that the recipe declares."""
     copy = folder / "recipe"
     copy.mkdir()
-    # The recipe's path of the sdist is that of a clone; here are a clone's dist/ and the smoke test elsewhere.
+    # Beside the recipe of a feedstock is its smoke test, and dist/ may be anywhere.
     text = RECIPE.read_text()
     (copy / "recipe.yaml").write_text(text.replace("../../dist/", f"{sdist.resolve().parent}/"))
     shutil.copy2(RECIPE.parents[1] / "smoke-test.sh", copy)
