@@ -2,7 +2,7 @@
 # Build the packages of packaging/ with the real tools, and run the smoke test of each without a network.
 #
 #   packaging/check.sh                      all that this computer has the tools for
-#   packaging/check.sh wheel conda          these only: wheel, conda, docker, apptainer
+#   packaging/check.sh wheel conda          these only: wheel, conda, easybuild, docker, apptainer
 #   SUITE=bookworm packaging/check.sh       with this release of Debian as the base of containers [default: bookworm]
 #
 # It needs Linux, root for network namespaces, and an index of Python packages. Containers also need an archive of
@@ -16,14 +16,15 @@ unset PYTHONPATH
 steps=()
 for argument; do
     case $argument in
-        wheel | conda | docker | apptainer) steps+=("$argument") ;;
+        wheel | conda | easybuild | docker | apptainer) steps+=("$argument") ;;
         -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' packaging/check.sh; exit ;;
-        *) echo "packaging/check.sh knows wheel, conda, docker and apptainer, got $argument." >&2; exit 2 ;;
+        *) echo "packaging/check.sh knows wheel, conda, easybuild, docker and apptainer, got $argument." >&2; exit 2 ;;
     esac
 done
-[ ${#steps[@]} = 0 ] && steps=(wheel conda docker apptainer)
+[ ${#steps[@]} = 0 ] && steps=(wheel conda easybuild docker apptainer)
 
 image=mu2mpi:check
+lmod=/usr/share/lmod/lmod/libexec/lmod
 base=debian:${SUITE:=bookworm}-slim
 work=$(mktemp -d)
 tools=$PWD/.venv-packaging/bin
@@ -72,6 +73,28 @@ check_conda() {
     offline env PATH="$tools:$PATH" "$tools/python" packaging/conda/build.py \
         "$work/conda-wheels" dist/mu2mpi-*.tar.gz "$work/conda"
     offline env PATH="$work/conda/prefix/bin:/usr/bin:/bin" packaging/smoke-test.sh
+}
+
+# With the Python and the packages of an environment in place of the modules that the easyconfig depends on.
+check_easybuild() {
+    local environment=$work/environment-easybuild modules option options=()
+    say "building the easyconfig without a network"
+    wheels "$work/easybuild-wheels" mpich
+    "$tools/python" -m venv "$environment"
+    "$environment/bin/python" -m pip install --quiet --no-index --find-links="$work/easybuild-wheels" \
+        "$(echo "$PWD"/dist/mu2mpi-*.whl)[mpich]" 'setuptools>=77'
+    "$environment/bin/python" -m pip uninstall --quiet --yes mu2mpi
+    modules=$("$tools/python" -c 'import runpy, sys
+names = runpy.run_path(sys.argv[1], {"SOURCE_TAR_GZ": ""})["dependencies"]
+print(",".join(name for name, *_ in names))' packaging/easybuild/*.eb)
+    for option in allow-use-as-root-and-accept-consequences disable-map-toolchains ignore-checksums \
+        try-toolchain=system,system "filter-deps=$modules" "prefix=$work/easybuild" "sourcepath=$PWD/dist" \
+        "robot-paths=$tools/../easybuild/easyconfigs"; do
+        options+=("--$option")
+    done
+    # The checksum is a placeholder until there is a release.
+    offline env HOME="$work" EB_PYTHON="$tools/python" LMOD_CMD="$lmod" PATH="$environment/bin:$PATH" \
+        "$tools/eb" "${options[@]}" packaging/easybuild/*.eb
 }
 
 # A base image of Debian's packages, under the name that the Dockerfile asks for, where no registry is reached.
@@ -135,6 +158,7 @@ make_environment .venv-packaging packaging
 for step in "${steps[@]}"; do
     case $step in
         wheel | conda) needs=(unshare) ;;
+        easybuild) needs=(unshare "$lmod") ;;
         docker) needs=(unshare mmdebstrap buildah) ;;
         apptainer) needs=() ;;
     esac
