@@ -3,7 +3,6 @@
 #
 #   packaging/check.sh                      all that this computer has the tools for
 #   packaging/check.sh wheel conda          these only: wheel, conda, easybuild, docker, apptainer
-#   SUITE=bookworm packaging/check.sh       with this release of Debian as the base of containers [default: bookworm]
 #
 # It needs Linux, root for network namespaces, and an index of Python packages. Containers also need an archive of
 # Debian, mmdebstrap and buildah. Recipes are parsed and linted by tests/packaging.
@@ -25,7 +24,9 @@ done
 
 image=mu2mpi:check
 lmod=/usr/share/lmod/lmod/libexec/lmod
-base=debian:${SUITE:=bookworm}-slim
+# The base of the recipes of containers, and the Python of that release of Debian.
+suite=bookworm python=3.11
+base=localhost/debian:$suite-slim
 work=$(mktemp -d)
 tools=$PWD/.venv-packaging/bin
 export CONTAINERS_STORAGE_CONF=$work/storage.conf BUILDAH_ISOLATION=chroot
@@ -99,20 +100,16 @@ print(",".join(name for name, *_ in names))' packaging/easybuild/*.eb)
 
 # A base image of Debian's packages, under the name that the Dockerfile asks for, where no registry is reached.
 make_base() {
-    local container python
+    local container
     [ -d "$work/storage" ] && return
     mkdir "$work/storage"
     printf '[storage]\ndriver = "vfs"\nrunroot = "%s/run"\ngraphroot = "%s/graph"\n' "$work"/storage{,} \
         >"$CONTAINERS_STORAGE_CONF"
     say "making $base from packages"
-    mmdebstrap --quiet --variant=minbase "$SUITE" "$work/base.tar"
+    mmdebstrap --quiet --variant=minbase "$suite" "$work/base.tar"
     container=$(buildah from scratch)
     buildah add --quiet "$container" "$work/base.tar" / >/dev/null
-    buildah commit --quiet --rm "$container" "docker.io/library/$base" >/dev/null
-    case $SUITE in
-        bookworm) python=3.11 ;;
-        *) python=3.13 ;;
-    esac
+    buildah commit --quiet --rm "$container" "$base" >/dev/null
     wheels "$work/image-wheels" mpich,digits,analysis --python-version "$python"
 }
 
@@ -143,7 +140,7 @@ check_apptainer() {
     say "there is no apptainer: running the sections of its definition in $base"
     # section NAME: the lines of a section of the definition.
     section() { sed -n "/^%$1\$/,/^%/{/^%/d;p}" "$definition"; }
-    container=$(buildah from --pull-never "docker.io/library/$base")
+    container=$(buildah from --pull-never "$base")
     while read -r source target; do
         [ -z "$source" ] || buildah copy --quiet "$container" "$source" "$target" >/dev/null
     done < <(section files)
