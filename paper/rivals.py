@@ -92,7 +92,8 @@ def pfl_research(task: Task) -> Training:
     mechanism = GaussianMechanism(batch * clip_norm, task["sigma"] / (batch * clip_norm))
     if task["server"] == "trusted":
         mechanism = CentrallyAppliedPrivacyMechanism(mechanism)
-    parts = np.array_split(np.random.default_rng(1).permutation(len(DATA["z"])), machines)
+    order = np.random.default_rng(1).permutation(len(DATA["z"]))
+    parts = order[: len(order) // machines * machines].reshape(machines, -1)
     users = {str(i): (DATA["z"][rows], DATA["labels"][rows]) for i, rows in enumerate(parts)}
 
     def train(rounds: int) -> Any:

@@ -1,7 +1,7 @@
 """Speed of mu2mpi beside that of other packages: the same algorithm, model, samples, noise and steps.
 
 Both sides run alternately in processes of one thread on the same core. Times cover the rounds and one
-evaluation on the test set, without start-up, compilation and data loading. Ratios are medians of the ratios of
+evaluation on the test set, without start-up, compilation and data loading. Ratios are medians over
 neighbouring runs.
 """
 

@@ -82,6 +82,7 @@ def test_a_number_that_was_not_measured_leaves_the_text_unchanged(make, tmp_path
     assert "has not been measured" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_accuracies_in_small(make, mnist_dir, tmp_path):
     numbers = make_in_small(tmp_path, "--accuracy")
     private = numbers["accuracy"]["private"]
@@ -96,6 +97,7 @@ def test_accuracies_in_small(make, mnist_dir, tmp_path):
     assert (tmp_path / "accuracy.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_speed_in_small(make, tmp_path):
     """Both packages learn the same from the same: accuracies of almost no noise are close."""
     python = os.environ.get("MU2MPI_RIVALS_PYTHON")
