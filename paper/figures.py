@@ -32,7 +32,7 @@ def draw_accuracy(measured: Mapping[str, Any], path: Path) -> None:
     """Draw accuracy against epsilon, one panel for each number of machines; bars are standard deviations."""
     machines, epsilons = measured["settings"]["machines"], measured["settings"]["epsilon"]
     with matplotlib.style.context([STYLE_SHEET], after_reset=True):
-        figure = Figure(figsize=(WIDTH_INCHES, 2.15), layout="constrained")
+        figure = Figure(figsize=(WIDTH_INCHES, 1.95), layout="constrained")
         panels = figure.subplots(1, len(machines), sharey=True, squeeze=False)[0]
         for axes, m in zip(panels, machines, strict=True):
             for k, mode in enumerate(reversed(TRUST_MODES)):

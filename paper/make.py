@@ -9,6 +9,7 @@ PYTHON is that of an environment with `pip install -r paper/rivals.txt`. Both ne
 
 import argparse
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -36,7 +37,7 @@ def quoted_numbers(numbers: Numbers) -> dict[str, str]:
         found["accuracy-seeds"] = str(len(numbers["accuracy"]["settings"]["seed"]))
         tables = numbers["tables"]
         found |= {"tables-cells": str(tables["cells"]), "tables-seeds": str(tables["seeds"])}
-        found["tables-loss"] = f"{tables['largest_loss_difference']:.4f}"
+        found["tables-loss"] = f"{math.ceil(1e4 * tables['largest_loss_difference']) / 1e4:.4f}"
     if "speed" in numbers:
         found["speed-repeats"] = str(numbers["speed"]["repeats"])
         for name, task in numbers["speed"]["tasks"].items():
