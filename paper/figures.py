@@ -14,8 +14,8 @@ from mu2mpi.analysis.figures._theme import STYLE_SHEET
 WIDTH_INCHES = 6.5
 STYLES = {
     "trusted": {"color": "#08306b", "marker": "o", "linestyle": "-"},
-    "shuffled": {"color": "#cc4c02", "marker": "^", "linestyle": "--"},
-    "aggregated": {"color": "#2b8cbe", "marker": "s", "linestyle": ":"},
+    "shuffled": {"color": "#cc4c02", "marker": "^", "linestyle": "--", "markerfacecolor": "white"},
+    "aggregated": {"color": "#6baed6", "marker": "s", "linestyle": ":"},
     "untrusted": {"color": "#737373", "marker": "D", "linestyle": "-."},
 }
 """Lines of trust modes."""
@@ -38,7 +38,7 @@ def draw_accuracy(measured: Mapping[str, Any], path: Path) -> None:
             for k, mode in enumerate(reversed(TRUST_MODES)):
                 cells = [measured["private"][f"{m:g} {mode} {epsilon:g}"] for epsilon in epsilons]
                 # Modes with equal noise have equal accuracies: shifted sideways, none hides another.
-                places = [epsilon * 1.035 ** (k - 1.5) for epsilon in epsilons]
+                places = [epsilon * 1.07 ** (k - 1.5) for epsilon in epsilons]
                 axes.errorbar(
                     places,
                     [cell["mean"] for cell in cells],
@@ -54,7 +54,7 @@ def draw_accuracy(measured: Mapping[str, Any], path: Path) -> None:
             axes.xaxis.set(major_locator=FixedLocator(epsilons), minor_locator=NullLocator())
             axes.xaxis.set_major_formatter(FuncFormatter(lambda epsilon, _: f"{epsilon:g}"))
         panels[0].set_ylabel("test accuracy in %")
-        panels[-1].legend(loc="lower right")
+        panels[0].legend(loc="lower right", labelspacing=0.25)
         figure.savefig(path, dpi=300)
 
 
