@@ -20,7 +20,7 @@ FULL = {
     "data": "mnist",
     "machines": [10, 100],
     "epsilon": [0.5, 1.0, 2.0, 4.0, 8.0],
-    "seed": [1, 2, 3],
+    "seed": [1, 2, 3, 4, 5],
 }
 SMALL = {"data": "digits", "machines": [4], "epsilon": [1.0, 8.0], "seed": [1, 2]}
 

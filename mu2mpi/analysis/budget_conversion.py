@@ -7,7 +7,7 @@ from mu2mpi.analysis.description import describe_tradeoff
 from mu2mpi.analysis.setting_labels import format_value
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.text import bullet_list, rounded_down, rounded_up, text_table, wrap_paragraph
+from mu2mpi.core.text import bullet_list, rounded_up, text_table, wrap_paragraph
 from mu2mpi.privacy.accounting import gaussian_dp
 from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee
 from mu2mpi.privacy.accounting.tradeoff import TradeoffCurve
@@ -36,18 +36,16 @@ def convert_budget(parameters: Mapping[str, float]) -> str:
     if rho is None:
         rho, epsilon = Experiment.from_settings({"epsilon": epsilon, "delta": delta}).rho, epsilon or 0.0
         qualifier = "the largest rho if 1/512 of both is reserved for the error of the noise sampler"
-        delta_text, lemma = str(delta), f"rho would be {rounded_down(gaussian_dp.rho_paper(epsilon, delta))}"
+        delta_text = str(delta)
     elif epsilon is None:
         epsilon = gaussian_dp.epsilon_exact(rho, delta)
         epsilon_text, delta_text = rounded_up(epsilon), str(delta)
-        lemma = f"epsilon would be {rounded_up(gaussian_dp.epsilon_paper(rho, delta))}"
     else:
         delta = gaussian_dp.gaussian_delta(epsilon, rho)
         delta_text = rounded_up(delta)
-        lemma = f"delta would be {rounded_up(gaussian_dp.delta_paper(rho, epsilon))}"
     summary = (
         f"rho = {format_value(rho)} is (epsilon, delta)-DP with epsilon = {epsilon_text} and delta = "
-        f"{delta_text}, {qualifier}. By the paper's lemma {lemma}."
+        f"{delta_text}, {qualifier}."
     )
     deltas = sorted({*(float(f"1e-{k}") for k in range(3, 13)), numbers.get("delta", 1e-3)}, reverse=True)
     curves = gaussian_dp.epsilon_exact, gaussian_dp.epsilon_paper

@@ -47,23 +47,12 @@ def _settings_table(compared: ComparedRuns) -> str:
     """Return a table of settings that differ between two sets of runs, unless computed in both."""
     rows = []
     for name in option_fields():
-        values = [{(run.settings[name], _setting_origin(run, name)) for run in side} for side in compared]
-        plain_values = [{value for value, _ in of_side} for of_side in values]
-        is_computed = all(origin for of_side in values for _, origin in of_side)
-        if plain_values[0] != plain_values[1] and not is_computed:
-            ordered = (sorted(of_side, key=setting_labels.sort_key) for of_side in values)
-            texts = (", ".join(_SETTING_LABELS.value(name, v) + by for v, by in pairs) for pairs in ordered)
-            rows.append([name, *texts])
+        values = [{run.settings[name] for run in side} for side in compared]
+        is_given = any(run.independent_settings[name] is not None for side in compared for run in side)
+        if values[0] != values[1] and is_given:
+            ordered = (sorted(of_side, key=lambda v: setting_labels.sort_key((v,))) for of_side in values)
+            rows.append([name, *(", ".join(_SETTING_LABELS.value(name, v) for v in vs) for vs in ordered)])
     return text_table(["setting", "A", "B"], [rows]) if rows else "Settings: the same."
-
-
-def _setting_origin(run: RunSummary, name: str) -> str:
-    """Format the origin of a derived setting, such as " (by epsilon)"; empty for an explicit setting."""
-    if run.independent_settings[name] is not None or run.settings[name] is None or name == "delta":
-        return ""
-    if name == "rho":
-        return " (by epsilon)"
-    return " (by preset)" if name in run.experiment.preset_settings() else " (by server)"
 
 
 def _environment_table(compared: ComparedRuns) -> str:
@@ -122,12 +111,10 @@ def _identical_models(pairs: PairedRuns) -> str:
 
 def _significance_summary(p_values: Sequence[float]) -> str:
     """Return a sentence on the number of significant differences."""
-    if p_values := [p for p in p_values if not math.isnan(p)]:
-        text = (
-            f"{sum(p < SIGNIFICANCE_LEVEL for p in p_values):,} of {len(p_values):,} differences are "
-            f"significant (Welch's t-test, p < {SIGNIFICANCE_LEVEL:g})"
-        )
-        if len(p_values) > 1:
-            text += f"; without any effect, about {SIGNIFICANCE_LEVEL * len(p_values):.2g} would be by chance"
-        return wrap_paragraph(f"{text}.")
-    return "A test of the differences needs two seeds or more on both sides."
+    if not (known := [p for p in p_values if not math.isnan(p)]):
+        return "A test of the differences needs two seeds or more on both sides."
+    significant = f"{sum(p < SIGNIFICANCE_LEVEL for p in known):,} of {len(known):,} differences"
+    test = (
+        f"Welch's t-test, p < {SIGNIFICANCE_LEVEL:g}; by chance about {SIGNIFICANCE_LEVEL * len(known):.2g}"
+    )
+    return wrap_paragraph(f"{significant} are significant ({test} would be).")

@@ -22,7 +22,6 @@ def test_rho_and_delta_give_epsilon_rounded_up():
     text = convert_budget({"rho": 4.0, "delta": 1e-5})
     said = flat(text)
     assert "epsilon = 24.39 and delta = 1e-05, exactly." in said
-    assert "epsilon would be 27.2." in said
     for delta, (exact, lemma) in table(text).items():
         assert 1 <= exact / float(ref.epsilon_exact(4.0, delta)) < 1.001
         assert 1 <= lemma / float(ref.epsilon_paper(4.0, delta)) < 1.001

@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from helpers.summaries import comparison_run, shared_runs
+from helpers.summaries import comparison_run
 from scipy.special import ndtr, ndtri
 
 import mu2mpi
@@ -366,11 +366,6 @@ def test_methods_are_compared_whose_presets_choose_other_settings():
     method_curves([comparison_run(1000), comparison_run(2000, partition="iid")])
 
 
-def test_losses_against_shares_have_fitted_exponents():
-    shared = draw_figure("participation", [*shared_runs(0.5), *shared_runs(0.2, noise_correlation=0.0)])
-    assert {text.rpartition(": ")[2] for text in legend(shared)} >= {"0.50", "0.20"}
-
-
 def test_runs_are_chosen_by_their_settings(runs):
     assert {run.experiment.rho for run in select_runs(runs, ["rho=4", "server=trusted"])} == {4.0}
     assert select_runs(runs, ["clip_norm=unset"]) == runs
@@ -388,7 +383,7 @@ def test_no_such_figure_or_axis(runs, kind, x_axis):
 
 
 def test_a_report_leaves_out_what_is_private_or_says_nothing(runs):
-    never = {"attack", "coefficients", "participation", "trust", "comparison"}
+    never = {"attack", "coefficients", "trust", "comparison"}
     for members, absent in ((runs, never), (runs[:2], never | {"tradeoff"})):
         figures = map(get_figure, known_names("figures"))
         assert {figure.name for figure in figures if not figure.is_in_report(members)} == absent

@@ -18,7 +18,7 @@ def cff():
 
 def test_both_are_printed(capsys):
     assert cli.main(["info", "--cite"]) == 0
-    entries = (PROJECT / "mu2mpi" / "cli" / "citation.bib").read_text()
+    entries = (PROJECT / "mu2mpi" / "citation.bib").read_text()
     assert capsys.readouterr().out == entries.replace("VERSION", __version__)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from helpers.canary_runs import canary_run
-from helpers.summaries import METHODS, comparison_run, comparison_runs, rate_runs, shared_runs, trust_runs
+from helpers.summaries import METHODS, comparison_run, comparison_runs, rate_runs, trust_runs
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.results.reader import RunSummary
 from mu2mpi.results.records import History
@@ -80,10 +80,6 @@ FOLDERS = {
         ("history",),
     ),
     "colluders": Folder(lambda: [r for rho in (0.5, 12.5) for r in trust_runs(rho=rho)], ("trust",)),
-    "participation": Folder(
-        lambda: [*shared_runs(0.5), *shared_runs(0.2, noise_correlation=0.0), *shared_runs(0.1, rho=0.123)],
-        ("participation",),
-    ),
     "who is there": Folder(
         lambda: over(machines=(50,), participation=("all", "uniform:10", "bernoulli:0.125"))
     ),

@@ -81,23 +81,6 @@ def comparison_runs(seeds=(1, 2, 3)):
     ]
 
 
-SHARES = {"all": 1.0, "uniform:40": 0.4, "bernoulli:0.1": 0.1}
-"""Of the machines, in a round."""
-
-
-def shared_runs(exponent, factor=1.0, seeds=2, **settings):
-    """Return runs whose excess loss is a power of the share, higher and lower by as much with each seed."""
-    return [
-        rate_run(
-            factor * share**exponent * (1 + 0.1 * (-1) ** seed),
-            seed,
-            **{"machines": 100, "participation": kind, "rounds": round(400 / share), **settings},
-        )
-        for kind, share in SHARES.items()
-        for seed in range(seeds)
-    ]
-
-
 TRUSTED_TO: dict[str, Sequence[Fraction | None]] = {
     "untrusted": (None,),
     "aggregated": (Fraction(0), Fraction(1, 10), Fraction(3, 4)),

@@ -104,10 +104,7 @@ def test_the_lemma_there_and_back(epsilon, delta):
     rho = accountant.rho_paper(epsilon, delta)
     assert accountant.epsilon_paper(rho, delta) <= epsilon * (1 + 1e-14)
     assert accountant.epsilon_paper(rho, delta) == pytest.approx(epsilon, rel=1e-12)
-    found = accountant.delta_paper(rho, epsilon)
-    assert found == pytest.approx(delta, rel=1e-9)
-    assert found >= accountant.gaussian_delta(epsilon, rho)
-    assert accountant.delta_paper(rho, rho * rho / 2) == 1
+    assert accountant.gaussian_delta(epsilon, rho) <= delta * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("sigmas", [(3.0,), (2.0, 2.0, 2.0), (1.5, 4.0, 2.5, 9.0)])
@@ -136,9 +133,6 @@ def test_composition_against_dp_accounting(sigmas):
         (accountant.gaussian_delta, (1e300, 1.0), 5e-324),
         (accountant.gaussian_delta, (1e-300, 1e-320), 5e-324),
         (accountant.gaussian_delta, (1e-2, 1e250), 1.0),
-        (accountant.delta_paper, (0.0, 1.0), 0.0),
-        (accountant.delta_paper, (1e-300, 1e300), 5e-324),
-        (accountant.delta_paper, (1e200, 1.0), 1.0),
         (accountant.rho_exact, (0.0, 1e-5), 2.5066282746e-5),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 import xarray
 from helpers.requirements import missing
 
-import mu2mpi.cli
+import mu2mpi
 from mu2mpi import _version
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.hdf5 import read_attributes
@@ -71,7 +71,7 @@ def test_settings_are_typed_and_files_describe_themselves(build_result, tmp_path
     assert found["title"] == "mu2-sgd on a.csv, M = 2, untrusted server"
     assert found["history"] == f"{found['created']}: run with mu2mpi {_version.__version__}"
     assert found["source"] == "mu2mpi 0.1, method mu2-sgd"
-    citation = (Path(mu2mpi.cli.__file__).parent / "citation.bib").read_text()
+    citation = (Path(mu2mpi.__file__).parent / "citation.bib").read_text()
     assert f"{{{found['references']}}}" in citation
     # What describes the file describes no place where it ran, nor does a copy repeat it.
     expected = {**result.environment, "creator_name": found["creator_name"]}

@@ -8,6 +8,7 @@ from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from mu2mpi._version import __version__
 from mu2mpi.analysis.description import privacy_summary
@@ -17,25 +18,16 @@ from mu2mpi.analysis.runs import Runs, load
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.files import temporary_path
 from mu2mpi.core.text import warn
+from mu2mpi.results.result import Result
 
 CRATE_VERSION = "1.1"  # of the RO-Crate specification
-PAPER = {
-    "@id": "https://arxiv.org/abs/2407.12396",
-    "@type": "ScholarlyArticle",
-    "name": "Private and Federated Stochastic Convex Optimization: Efficient Strategies for Centralized Systems",
-}
-PROFILE = {
-    "@id": "https://w3id.org/ro/wfrun/process/0.5",
-    "@type": "CreativeWork",
-    "name": "Process Run Crate",
-    "version": "0.5",
-}
+PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 DESCRIPTION = (
     "Published results of differentially private federated optimisation, without times, diagnostics and "
     "facts about computers, with a report, figures, tables and the commands that repeat them."
 )
+SOFTWARE_LICENSE = "https://spdx.org/licenses/BSD-3-Clause"
 REPEAT_COMMAND = "mu2mpi sweep experiments.toml --output ../repeated"
-DATA_FRAME_CODE = 'import mu2mpi; mu2mpi.load("results/").to_dataframe().to_csv("runs.csv", index=False)'
 
 
 class StudyFile(NamedTuple):
@@ -71,21 +63,25 @@ def _write_crate(runs: Runs) -> None:
     datasets = ", ".join(sorted({run.experiment.data for run in runs.summaries}))
     crate.name = f"mu2mpi on {datasets}: {len(runs):,} run{'s' if runs[1:] else ''}"
     crate.description, crate.datePublished = DESCRIPTION, runs.summaries[0].created[:10]
-    crate.root_dataset["conformsTo"] = crate.add_jsonld(dict(PROFILE))
+    profile = {"name": "Process Run Crate", "version": PROFILE.rpartition("/")[2]}
+    crate.root_dataset["conformsTo"] = _add_entity(crate, PROFILE, "CreativeWork", **profile)
     licenses = _add_owners(crate, runs, "license", "license", "CreativeWork")
     _add_owners(crate, runs, "author", "creator_name", "Person")
     if not licenses:
         warn("the crate has no license, which RO-Crate requires. Set MU2MPI_LICENSE to its name or URL")
-    results = [_add_file(crate, file) for file in _result_files(runs)]
+    pairs = zip(runs.summaries, runs, strict=True)
+    results = [_add_file(crate, _result_file(run.path, result)) for run, result in pairs]
     made = {file: _add_file(crate, file) for file in _derived_files(runs)}
-    software = _add_software(crate, runs)
+    versions = sorted({__version__, *(run.mu2mpi_version for run in runs.summaries)})
+    facts = {"name": "mu2mpi", "softwareVersion": ", ".join(versions), "citation": crate.get("citation.bib")}
+    software = _add_entity(crate, "#mu2mpi", "SoftwareApplication", **facts, license=SOFTWARE_LICENSE)
     for file, entity in made.items():
         if file.command:
             _add_action(crate, file.path, file.command, software, results, [entity])
     config = crate.get("experiments.toml")
     _add_action(crate, "results/", REPEAT_COMMAND, software, [config], results)
-    template = files(__name__).joinpath("README.md").read_text("utf-8")
-    readme = template.format(
+    readme = files(__name__).joinpath("README.md").read_text("utf-8")
+    readme = readme.format(
         name=crate.name,
         description=DESCRIPTION,
         files="\n".join(f"| `{file.path}` | {file.description} |" for file in made),
@@ -96,34 +92,33 @@ def _write_crate(runs: Runs) -> None:
     crate.write(".")
 
 
-def _result_files(runs: Runs) -> list[StudyFile]:
-    described = []
-    for run, result in zip(runs.summaries, runs, strict=True):
-        settings = ", ".join(f"{name} = {value}" for name, value in run.experiment.settings().items())
-        text = f"{settings}; {privacy_summary(result.privacy, result.accounts)}"
-        described.append(StudyFile(str(run.path), "application/x-hdf5", text))
-    return described
+def _result_file(path: Path, result: Result) -> StudyFile:
+    settings = ", ".join(f"{name} = {value}" for name, value in result.experiment.settings().items())
+    text = f"{settings}; {privacy_summary(result.privacy, result.accounts)}"
+    return StudyFile(str(path), "application/x-hdf5", text)
 
 
 def _derived_files(runs: Runs) -> list[StudyFile]:
     """Return the files that are made from results."""
-    citation = files("mu2mpi").joinpath("cli/citation.bib").read_text("utf-8").replace("VERSION", __version__)
-    config, report = f"{repeat_config(runs.summaries)}\n", build_report(runs.summaries)
-    table, frame = f"{runs.table(format='csv')}\n", runs.to_dataframe().to_csv(index=False)
-    report_command, csv = "mu2mpi report results/ -o report.html", "text/csv"
+    citation = files("mu2mpi").joinpath("citation.bib").read_text("utf-8").replace("VERSION", __version__)
+    config, table = f"{repeat_config(runs.summaries)}\n", f"{runs.table(format='csv')}\n"
+    report, report_command = build_report(runs.summaries), "mu2mpi report results/ -o report.html"
     table_command = "mu2mpi table results/ --format csv > table.csv"
     derived = [
         StudyFile("experiments.toml", "application/toml", "Settings of all runs", content=config),
         StudyFile("citation.bib", "application/x-bibtex", "mu2mpi and its paper", content=citation),
         StudyFile("report.html", "text/html", "Report on all runs", report_command, report),
-        StudyFile("table.csv", csv, "Mean and standard deviation over seeds", table_command, table),
-        StudyFile("runs.csv", csv, "Settings and measurements", f"python -c '{DATA_FRAME_CODE}'", frame),
+        StudyFile("table.csv", "text/csv", "Mean and deviation over seeds", table_command, table),
     ]
     for name, image, text, _ in render_figures(runs.summaries)[0]:
         path, content = f"figures/{name}.svg", base64.b64decode(image).decode()
         command = f"mu2mpi plot {name} results/ -o {path}"
         derived.append(StudyFile(path, "image/svg+xml", text, command, content))
     return derived
+
+
+def _add_entity(crate: Any, identifier: str, entity_type: str, **properties: Any) -> Any:
+    return crate.add_jsonld({"@id": identifier, "@type": entity_type, **properties})
 
 
 def _add_file(crate: Any, file: StudyFile) -> Any:
@@ -140,27 +135,12 @@ def _add_action(
     crate.root_dataset.append_to("mentions", action)
 
 
-def _add_software(crate: Any, runs: Runs) -> Any:
-    """Add mu2mpi, in the versions that ran the experiments and wrote the crate, and the paper to cite."""
-    versions = sorted({__version__, *(run.mu2mpi_version for run in runs.summaries)})
-    software = {
-        "@id": "#mu2mpi",
-        "@type": "SoftwareApplication",
-        "name": "mu2mpi",
-        "softwareVersion": ", ".join(versions),
-        "description": "Differentially private federated stochastic convex optimisation over MPI",
-        "license": "https://spdx.org/licenses/BSD-3-Clause",
-        "citation": [crate.add_jsonld(dict(PAPER)), crate.get("citation.bib")],
-    }
-    return crate.add_jsonld(software)
-
-
 def _add_owners(crate: Any, runs: Runs, role: str, attribute: str, entity_type: str) -> list[str]:
     """Add the licenses or authors that results name in an attribute; return them."""
     environments = [run.contents.environment for run in runs.summaries]
     names = sorted({str(each[attribute]) for each in environments if attribute in each})
     for name in names:
-        identifier = name if "://" in name else f"#{name}"
-        owner = crate.add_jsonld({"@id": identifier, "@type": entity_type, "name": name})
+        identifier = name if "://" in name else f"#{role}-{quote(name)}"
+        owner = _add_entity(crate, identifier, entity_type, name=name)
         crate.root_dataset.append_to(role, owner, compact=True)
     return names

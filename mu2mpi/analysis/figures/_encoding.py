@@ -1,7 +1,7 @@
 """Encoding of groups of runs as panels, colours and dashes; mean histories; fitted exponents."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -13,15 +13,12 @@ from mu2mpi.analysis.figures.figure import (
     DASHES,
     FOREGROUND,
     FigureOptions,
-    Layout,
     legend_entry,
     line_style,
     palette,
-    set_log_ticks,
 )
 from mu2mpi.analysis.setting_labels import (
     PRIVACY_SETTINGS,
-    RowGetter,
     RunGroup,
     are_losses_in_nats,
     group_by_settings,
@@ -167,56 +164,3 @@ def fit_exponent(x: FloatArray, y: FloatArray) -> float:
     """Least-squares slope of log y by log x; NaN for fewer than `MIN_FIT_POINTS` points or any y <= 0."""
     is_fitted = len(x) >= MIN_FIT_POINTS and min(y) > 0
     return float(np.polyfit(np.log(x), np.log(y), 1)[0]) if is_fitted else math.nan
-
-
-def draw_loss_with_exponents(
-    runs: Sequence[RunSummary],
-    options: FigureOptions,
-    get_row: RowGetter,
-    channels: tuple[Settings, Settings, Settings],
-    x: Callable[[RunSummary], float],
-    xlabel: str,
-    base: str,
-    line_label: Callable[[RunSummary], str],
-) -> Layout:
-    """Draw excess losses with fitted exponents, or test losses where excess losses are unknown.
-
-    Panels (beside those for data sets), colours and dashes encode the settings named in `channels`, with the
-    values of `get_row`. `x` returns the place of a run on the horizontal axis, and `line_label` the legend
-    text of its line; `base` is the symbol of the exponent's base in the legend.
-    """
-    panels, colour, dash = channels
-    groups = group_runs(runs, ["data", *panels, *colour, *dash], get_row)
-    encoding = encode_groups(groups, options, ["data", *panels], colour, dash)
-    count = len(encoding.titles)
-    if count > CHANNEL_LIMITS["panels"]:
-        titles = "; ".join(encoding.titles)
-        raise selection_error(f"these runs need {count} panels ({titles}), too many for one figure", "rho")
-    layout = Layout(options, 1, count, 2.6, encoding.titles)
-    exponents: dict[str, list[str]] = {}
-    styles: dict[str, dict[str, Any]] = {}
-    for group, k, style in encoding.groups:
-        panel, line = layout.panels[0, k], line_label(group.runs[0])
-        neighbours = [neighbour for neighbour, j, _ in encoding.groups if j == k]
-        in_panel = [run for neighbour in neighbours for run in neighbour.runs]
-        ticks = sorted({*map(x, in_panel)})
-        places = dodged_places(ticks, neighbours.index(group), len(neighbours), is_log=True)
-        is_known = all(math.isfinite(run.measurements.get("excess_loss", math.nan)) for run in in_panel)
-        column = "excess_loss" if is_known else "test_loss"
-        styles.setdefault(line, style)
-        losses = [run.table_row[column] for run in group.runs]
-        means = layout.draw_means(panel, [places[x(run)] for run in group.runs], losses, **style)
-        texts = exponents.setdefault(line, ["–"] * count)
-        if is_known and not math.isnan(slope := fit_exponent(means.index.to_numpy(), means.to_numpy())):
-            texts[k] = f"{slope:z.2f}".replace("-", "−")
-            panel.set_yscale("log")
-        panel.set(xlabel=xlabel, ylabel=loss_label(in_panel, column.replace("_", " ")))
-        set_log_ticks(panel.xaxis, ticks)
-    has_exponents = any(text != "–" for texts in exponents.values() for text in texts)
-    for line, style in styles.items():
-        label = f"{line}: {' | '.join(exponents[line])}" if has_exponents else line
-        layout.legend.append(legend_entry(label, **style))
-    if has_exponents:
-        by_panel = ", panel by panel" * (count > 1)
-        layout.legend.append(legend_entry(f"numbers: fitted exponents of {base}{by_panel}", linestyle=""))
-    return layout

@@ -4,8 +4,7 @@ import base64
 import html
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -18,7 +17,7 @@ from mu2mpi.analysis.description import PRIVATE_TEST_WARNING, privacy_summary, t
 from mu2mpi.analysis.figures import draw_figure, get_figure, render_figure
 from mu2mpi.analysis.pivot import align_column, pivot_tables
 from mu2mpi.analysis.privacy_reports import describe_composition
-from mu2mpi.analysis.setting_labels import MISSING, Labels, drop_repeated_runs
+from mu2mpi.analysis.setting_labels import Labels, drop_repeated_runs
 from mu2mpi.analysis.tables import build_table
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError, import_extra
@@ -27,11 +26,6 @@ from mu2mpi.core.text import warn
 from mu2mpi.core.toml import parse_toml
 from mu2mpi.results.reader import RunSummary
 
-# Environment attributes of a file, and their headers
-ENVIRONMENT_HEADERS = {
-    "mu2mpi_version": "mu2mpi", "python_version": "Python", "numpy_version": "numpy", "hosts": "hosts",
-    "processor": "processor", "mpi_library": "MPI library",
-}  # fmt: skip
 THEORY_VALUES = ("minimum_loss", "excess_loss", "excess_loss_bound")
 TableRows = list[list[str]]
 
@@ -65,7 +59,6 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         runs=distinct_runs,
         noisy=noisy,
         settings=settings_table(kept),
-        environments=_environment_table([run.contents.environment for run in kept]),
         skipped=[*skipped, *notes],
         tables=pivot_tables(table.sections, Labels()),
         theory=theory,
@@ -104,13 +97,6 @@ def settings_table(runs: Sequence[RunSummary]) -> TableRows:
             texts = (re.split(r"[:;,\[]", field.title or str(field.description))[0] for field in fields)
             rows.append([name, ", ".join(values), "; or ".join(dict.fromkeys(map(str.strip, texts)))])
     return rows
-
-
-def _environment_table(environments: Sequence[Mapping[str, object]]) -> TableRows:
-    columns = [name for name in ENVIRONMENT_HEADERS if any(name in entry for entry in environments)]
-    counts = Counter(tuple(str(entry.get(name, MISSING)) for name in columns) for entry in environments)
-    rows = [[f"{count:,}", *values] for values, count in counts.most_common()]
-    return [["files", *map(ENVIRONMENT_HEADERS.__getitem__, columns)], *rows]
 
 
 def render_figures(runs: Sequence[RunSummary]) -> tuple[list[tuple[str, str, str, Any]], list[str]]:

@@ -14,7 +14,6 @@ from typing import Any
 from mu2mpi.cli.experiment_arguments import add_field, explicit_settings
 from mu2mpi.config import experiment_options as options
 from mu2mpi.core.parallel import world
-from mu2mpi.core.registry import known_names
 
 COMMON_OPTIONS = "method server mechanism loss machines rounds rho epsilon trials seed"
 USAGE_EXAMPLES = """\
@@ -52,7 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run_command(arguments: Namespace) -> int:
     from mu2mpi.audit.one_run import audit_run
-    from mu2mpi.audit.trials import PAPER_TRUST_MODES, run_audits
+    from mu2mpi.audit.trials import run_audits
 
     communicator, settings, problems = world(), explicit_settings(arguments), list[str]()
     if arguments.result is not None:
@@ -70,10 +69,6 @@ def run_command(arguments: Namespace) -> int:
             problems += finding.failures
             if communicator.rank == 0:
                 print(f"{finding.to_text()}\n", flush=True)
-        if "server" not in settings and communicator.rank == 0:
-            others = ", ".join(name for name in known_names("servers") if name not in PAPER_TRUST_MODES)
-            text = "Without --server, only the paper's trust modes are audited. Others are"
-            print(f"{text} {others}.", flush=True)
     if problems and communicator.rank == 0:
         print(f"mu2mpi: error: {'; '.join(problems)}", file=sys.stderr)
     return 1 if problems else 0

@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run_command(arguments: Namespace) -> None:
     communicator = world()
     if arguments.cite:
-        entries = files("mu2mpi.cli").joinpath("citation.bib").read_text("utf-8")
+        entries = files("mu2mpi").joinpath("citation.bib").read_text("utf-8")
         text = entries.replace("VERSION", __version__).rstrip()
     else:
         from mu2mpi.execution.environment import data_and_cache_folders, describe_environment

@@ -50,17 +50,6 @@ def rho_paper(epsilon: float, delta: float) -> float:
     return 2 * epsilon / (math.sqrt(log_term) + math.sqrt(log_term + 2 * epsilon)) * _ROUND_DOWN_FACTOR
 
 
-def delta_paper(rho: float, epsilon: float) -> float:
-    """Smallest delta at which rho-GDP is (epsilon, delta)-DP by the paper's Lemma 2.5; 1 if none is."""
-    if rho == 0 or math.isinf(epsilon):
-        return 0.0
-    z = epsilon / rho - rho / 2
-    if z <= 0:
-        return 1.0  # Lemma 2.5 holds for delta < 1 only.
-    z = min(z, _MAX_Z_SCORE)
-    return _exp_up(-z * z / 2 + 4 * _ULP * z * (z + rho))
-
-
 def gaussian_delta(epsilon: float, rho: float) -> float:
     """Smallest delta at which a rho-GDP mechanism is (epsilon, delta)-DP, rounded up."""
     if rho == 0 or math.isinf(epsilon):
