@@ -111,14 +111,18 @@ class BinomialMechanism(GaussianMechanism):
         return math.floor(self.increments_per_message * self.clip_norm / self.grid_spacing)
 
     @property
+    def messages_per_round(self) -> int:
+        """Number of shuffled messages (a bit and the index of its coordinate) a machine sends per round."""
+        return self.parameters * (2 * self.max_message_coordinate + self.fair_bits)
+
+    @property
     def communication_note(self) -> str:
-        # A message is a bit and the index of its coordinate.
-        size, value_bits = 1 + max(1, (self.parameters - 1).bit_length()), 2 * self.max_message_coordinate
-        messages = self.parameters * (value_bits + self.fair_bits)
+        bits = 1 + max(1, (self.parameters - 1).bit_length())
         return (
-            f"In each round a machine sends {messages:.4g} messages of {size} bits: for each coordinate "
-            f"{value_bits:,} of its value and {self.fair_bits:,} of noise. In {self.rounds:,} rounds "
-            f"{self.machines:,} machines send {messages * self.rounds * self.machines:.3g} of them."
+            f"In each round a machine sends {self.messages_per_round:.4g} messages of {bits} bits: for each "
+            f"coordinate {2 * self.max_message_coordinate:,} of its value and {self.fair_bits:,} of noise. "
+            f"In {self.rounds:,} rounds {self.machines:,} machines send "
+            f"{self.messages_per_round * self.rounds * self.machines:.3g} of them."
         )
 
     def consistency_errors(self, delta: float) -> list[str]:
