@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.execution.job import run
 
-OF_THE_JOB = ("created", "elapsed_seconds", "timing", "cost")
+OF_THE_JOB = ("created", "@history", "run_id", "elapsed_seconds", "timing", "cost")
 """What may differ between two runs of one experiment on one machine."""
 
 
