@@ -38,6 +38,7 @@ def quoted_numbers(numbers: Numbers) -> dict[str, str]:
         tables = numbers["tables"]
         found |= {"tables-cells": str(tables["cells"]), "tables-seeds": str(tables["seeds"])}
         found["tables-loss"] = f"{math.ceil(1e4 * tables['largest_loss_difference']) / 1e4:.4f}"
+        found["tables-accuracy"] = f"{math.ceil(10 * tables['largest_accuracy_difference']) / 10:.1f}"
     if "speed" in numbers:
         found["speed-repeats"] = str(numbers["speed"]["repeats"])
         for name, task in numbers["speed"]["tasks"].items():
