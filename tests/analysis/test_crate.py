@@ -196,6 +196,8 @@ def test_owners_that_results_name_are_those_of_the_crate(study, tmp_path, capsys
         ("Person", "Émilie <du> Châtelet"),
     ]
     assert "License: https://example.org/license\n" in (tmp_path / "crate" / "README.md").read_text()
+    preview = (tmp_path / "crate" / "ro-crate-preview.html").read_text()
+    assert "<dd>https://example.org/license</dd>" in preview
 
 
 @pytest.mark.slow

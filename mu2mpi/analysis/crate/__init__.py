@@ -4,6 +4,7 @@ import base64
 import os
 from collections.abc import Sequence
 from contextlib import chdir
+from html import escape
 from importlib.resources import files
 from io import StringIO
 from pathlib import Path
@@ -44,7 +45,7 @@ def publish_crate(paths: Sequence[Path], output: Path, overwrite: bool = False, 
     """Write published copies of results, and files made from them, as an RO-Crate; arguments of `publish`."""
     import_extra("rocrate", "crate")
     if output.exists() and not (overwrite and (output / "ro-crate-metadata.json").is_file()):
-        raise InputError(f"the output {output} exists. Choose a new folder, or a crate with --overwrite.")
+        raise InputError(f"the output {output} exists. Name a new folder; --overwrite replaces a crate.")
     sources, target = [path.absolute() for path in paths], Path(os.path.realpath(output))
     with temporary_path(target) as folder, temporary_path(target) as replaced:
         (folder / "results").mkdir(parents=True)
@@ -75,11 +76,9 @@ def _write_crate(runs: Runs) -> None:
     versions = sorted({__version__, *(run.mu2mpi_version for run in runs.summaries)})
     facts = {"name": "mu2mpi", "softwareVersion": ", ".join(versions), "citation": crate.get("citation.bib")}
     software = _add_entity(crate, "#mu2mpi", "SoftwareApplication", **facts, license=SOFTWARE_LICENSE)
-    for file, entity in made.items():
-        if file.command:
-            _add_action(crate, file.path, file.command, software, results, [entity])
-    config = crate.get("experiments.toml")
-    _add_action(crate, "results/", REPEAT_COMMAND, software, [config], results)
+    for file in (each for each in made if each.command):
+        _add_action(crate, file.path, file.command, software, results, [made[file]])
+    _add_action(crate, "results/", REPEAT_COMMAND, software, [crate.get("experiments.toml")], results)
     readme = files(__name__).joinpath("README.md").read_text("utf-8")
     readme = readme.format(
         name=crate.name,
@@ -90,6 +89,9 @@ def _write_crate(runs: Runs) -> None:
     )
     _add_file(crate, StudyFile("README.md", "text/markdown", "Files, and commands", content=readme))
     crate.write(".")
+    page, shown = Path(crate.preview.id), f"<dd>{crate.license}</dd>"  # a repr, which browsers hide
+    text = page.read_text("utf-8").replace(shown, f"<dd>{escape(', '.join(licenses))}</dd>")
+    page.write_text(text, "utf-8")
 
 
 def _result_file(path: Path, result: Result) -> StudyFile:
@@ -127,9 +129,7 @@ def _add_file(crate: Any, file: StudyFile) -> Any:
     return crate.add_file(source, file.path, properties=properties)
 
 
-def _add_action(
-    crate: Any, target: str, command: str, software: Any, inputs: list[Any], outputs: list[Any]
-) -> None:
+def _add_action(crate: Any, target: str, command: str, software: Any, inputs: list, outputs: list) -> None:
     properties = {"name": f"Make {target}", "description": command}
     action = crate.add_action(software, f"#make-{target}", inputs, outputs, properties)
     crate.root_dataset.append_to("mentions", action)
