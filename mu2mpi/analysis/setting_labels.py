@@ -32,7 +32,7 @@ UNSET_PHRASES = {
     "partition": "as the file says", "participation": "all machines", "budgets": "one budget",
     "noise": "noise by machine", "l2": "no regulariser", "norm_bound": "norms as they are",
     "clip_norm": "C = S", "eta_scale": "the theorem's η", "tail": "last iterate",
-    "noise_correlation": "noise of its own", "preset": "the theory's settings", "seed": "no seed",
+    "noise_correlation": "the method's noise", "preset": "the theory's settings", "seed": "no seed",
 }  # fmt: skip
 MISSING = "–"  # Text of an empty table entry
 GroupKey = tuple[Any, ...]  # Values of the settings by which runs are grouped
