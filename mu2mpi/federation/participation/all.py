@@ -13,10 +13,7 @@ class FullParticipation(ParticipationSchedule):
     name = "all"
     summary = "every machine in every round"
     is_default = True
-
-    @classmethod
-    def expected_share(cls, option_value: str, machines: int) -> float:
-        return 1.0
+    expected_share = 1.0
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         return np.ones((len(rounds), self.machines), bool)

@@ -19,7 +19,7 @@ class BernoulliParticipation(ParticipationSchedule):
 
     def __init__(self, option_value: str, federation: Federation) -> None:
         super().__init__(option_value, federation)
-        self.probability = float(option_value)
+        self.probability = self.expected_share = float(option_value)
 
     @classmethod
     def check_option_value(cls, option_value: str) -> None:
@@ -28,10 +28,6 @@ class BernoulliParticipation(ParticipationSchedule):
             raise ValueError(
                 f"should be bernoulli:p with a probability of {p_min:g} to 1, such as bernoulli:0.2"
             )
-
-    @classmethod
-    def expected_share(cls, option_value: str, machines: int) -> float:
-        return float(option_value)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         matrix: BoolArray = unit_uniforms(self.participation_draws(rounds)) < self.probability

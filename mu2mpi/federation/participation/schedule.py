@@ -38,6 +38,7 @@ class ParticipationSchedule(OptionValue, ABC):
     is_default: ClassVar[bool] = False
     default_objective: ClassVar[str] = "machines"  # default of --objective
     needs_fresh_samples: ClassVar[bool] = False  # whether it is for methods with fresh samples only
+    expected_share: Fraction | float | None = None  # of the machines in every round; None if rounds differ
 
     def __init__(self, option_value: str, federation: Federation) -> None:
         self.option_value, self.federation = option_value, federation
@@ -57,11 +58,6 @@ class ParticipationSchedule(OptionValue, ABC):
     def input_files(cls, option_value: str) -> tuple[str, ...]:
         """Return the names of the files that the schedule reads, as given in the option."""
         return ()
-
-    @classmethod
-    def expected_share(cls, option_value: str, machines: int) -> Fraction | float | None:
-        """Return the expected share of the machines in every round, or None if rounds differ."""
-        return None
 
     @abstractmethod
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
@@ -86,8 +82,9 @@ class ParticipationSchedule(OptionValue, ABC):
 
     def expected_participations(self, counts: IntArray, rounds: int) -> FloatArray:
         """Return each machine's expected participation count; its actual count if shares vary by round."""
-        share = self.expected_share(self.option_value, self.machines)
-        return counts.astype(np.float64) if share is None else np.full(self.machines, float(rounds * share))
+        if self.expected_share is None:
+            return counts.astype(np.float64)
+        return np.full(self.machines, float(rounds * self.expected_share))
 
 
 def parse_participation(text: str | None) -> tuple[type[ParticipationSchedule], str]:

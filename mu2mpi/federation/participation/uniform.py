@@ -25,15 +25,12 @@ class UniformParticipation(ParticipationSchedule):
                 f"--participation uniform:m must have m at most {self.machines:,} (machines), got "
                 f"{self.subset_size:,}. Use a smaller m."
             )
+        self.expected_share = Fraction(self.subset_size, self.machines)
 
     @classmethod
     def check_option_value(cls, option_value: str) -> None:
         if not re.fullmatch(r"[1-9]\d{0,8}", option_value):
             raise ValueError("should be uniform:m with a number of machines, such as uniform:20")
-
-    @classmethod
-    def expected_share(cls, option_value: str, machines: int) -> Fraction:
-        return Fraction(int(option_value), machines)
 
     def participation_matrix(self, rounds: range, total_rounds: int) -> BoolArray:
         """Return the participation matrix, true for the m machines with the smallest random words."""
