@@ -1,7 +1,7 @@
 """Loss against the number of machines M, for each trust mode and share of colluders."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mu2mpi.analysis.figures._encoding import (
@@ -15,9 +15,9 @@ from mu2mpi.analysis.figures._encoding import (
 )
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry, set_log_ticks
 from mu2mpi.analysis.setting_labels import (
+    RunGroup,
     colluders_getter,
     format_share,
-    group_by_columns,
     group_runs,
     privacy_settings,
     selection_error,
@@ -55,59 +55,50 @@ class TrustFigure(Figure):
             trust_mode = {"server": run.experiment.server, "share": colluders(run)}
             return {**run.independent_settings, **title, **trust_mode}
 
-        def line_label(run: RunSummary) -> str:
-            server, share = options.labels.settings({"server": run.experiment.server}), colluders(run)
-            if share is None:
-                return server
-            return f"{server}, {options.labels.name('colluders')} = {format_share(share)}"
-
-        for point in group_by_columns(runs, [*panels, "server", "share", "machines"], get_row).values():
-            simulated = point[0].experiment.trust_mode.simulation_options
-            if differ := [name for name in varying_settings(point) if name not in simulated]:
-                line = f"{line_label(point[0])}, and M = {point[0].experiment.machines}"
+        for point in group_runs(runs, [*panels, "server", "share", "machines"], get_row):
+            simulated = point.runs[0].experiment.trust_mode.simulation_options
+            if differ := [name for name in varying_settings(point.runs) if name not in simulated]:
+                line = f"{_line_label(point, options)}, and M = {point.settings['machines']}"
                 raise selection_error(f"runs of {line} differ in {', '.join(differ)}", differ[0])
         groups = group_runs(runs, ["data", *panels, "server", "share"], get_row)
         encoding = encode_groups(groups, options, ["data", *panels], ["server"], ["share"])
         if (count := len(encoding.titles)) > CHANNEL_LIMITS["panels"]:
             needs = f"{count} panels ({'; '.join(encoding.titles)})"
             raise selection_error(f"these runs need {needs}, too many for one figure", "rho")
-        return _draw_losses(encoding, options, line_label)
+        return _draw_losses(encoding, options)
 
 
-def _draw_losses(
-    encoding: VisualEncoding, options: FigureOptions, line_label: Callable[[RunSummary], str]
-) -> Layout:
+def _line_label(group: RunGroup, options: FigureOptions) -> str:
+    server, share = options.labels.setting("server", group.settings["server"]), group.settings["share"]
+    return server + ("" if share is None else f", {options.labels.name('colluders')} = {format_share(share)}")
+
+
+def _draw_losses(encoding: VisualEncoding, options: FigureOptions) -> Layout:
     """Draw excess losses with fitted exponents, or test losses where excess losses are unknown."""
-    count = len(encoding.titles)
-    layout = Layout(options, 1, count, 2.6, encoding.titles)
-    exponents: dict[str, list[str]] = {}
+    layout = Layout(options, 1, len(encoding.titles), 2.6, encoding.titles)
     styles: dict[str, dict[str, Any]] = {}
-    for group, k, style in encoding.groups:
-        panel, line = layout.panels[0, k], line_label(group.runs[0])
-        neighbours = [neighbour for neighbour, j, _ in encoding.groups if j == k]
-        in_panel = [run for neighbour in neighbours for run in neighbour.runs]
-        ticks = sorted({*map(_machines, in_panel)})
-        places = dodged_places(ticks, neighbours.index(group), len(neighbours), is_log=True)
+    exponents: dict[tuple[str, int], str] = {}  # by line and panel
+    for k, panel in enumerate(layout.panels[0]):
+        lines = [(group, style) for group, j, style in encoding.groups if j == k]
+        in_panel = [run for group, _ in lines for run in group.runs]
+        ticks = sorted({run.settings["machines"] for run in in_panel})
         is_known = all(math.isfinite(run.measurements.get("excess_loss", math.nan)) for run in in_panel)
         column = "excess_loss" if is_known else "test_loss"
-        styles.setdefault(line, style)
-        losses = [run.table_row[column] for run in group.runs]
-        means = layout.draw_means(panel, [places[_machines(run)] for run in group.runs], losses, **style)
-        texts = exponents.setdefault(line, ["–"] * count)
-        if is_known and not math.isnan(slope := fit_exponent(means.index.to_numpy(), means.to_numpy())):
-            texts[k] = f"{slope:z.2f}".replace("-", "−")
-            panel.set_yscale("log")
+        for i, (group, style) in enumerate(lines):
+            line, places = _line_label(group, options), dodged_places(ticks, i, len(lines), is_log=True)
+            styles.setdefault(line, style)
+            x = [places[run.settings["machines"]] for run in group.runs]
+            means = layout.draw_means(panel, x, [run.table_row[column] for run in group.runs], **style)
+            if is_known and not math.isnan(slope := fit_exponent(means.index.to_numpy(), means.to_numpy())):
+                exponents[line, k] = f"{slope:z.2f}".replace("-", "−")
+                panel.set_yscale("log")
         panel.set(xlabel="machines M", ylabel=loss_label(in_panel, column.replace("_", " ")))
         set_log_ticks(panel.xaxis, ticks)
-    has_exponents = any(text != "–" for texts in exponents.values() for text in texts)
+    panels = range(len(encoding.titles))
     for line, style in styles.items():
-        label = f"{line}: {' | '.join(exponents[line])}" if has_exponents else line
-        layout.legend.append(legend_entry(label, **style))
-    if has_exponents:
-        by_panel = ", panel by panel" * (count > 1)
+        numbers = ": " + " | ".join(exponents.get((line, k), "–") for k in panels) if exponents else ""
+        layout.legend.append(legend_entry(line + numbers, **style))
+    if exponents:
+        by_panel = ", panel by panel" * (len(panels) > 1)
         layout.legend.append(legend_entry(f"numbers: fitted exponents of M{by_panel}", linestyle=""))
     return layout
-
-
-def _machines(run: RunSummary) -> int:
-    return run.experiment.machines or 1
