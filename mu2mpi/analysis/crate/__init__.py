@@ -19,7 +19,6 @@ from mu2mpi.analysis.runs import Runs, load
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.files import temporary_path
 from mu2mpi.core.text import warn
-from mu2mpi.results.result import Result
 
 CRATE_VERSION = "1.1"  # of the RO-Crate specification
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
@@ -70,21 +69,27 @@ def _write_crate(runs: Runs) -> None:
     _add_owners(crate, runs, "author", "creator_name", "Person")
     if not licenses:
         warn("the crate has no license, which RO-Crate requires. Set MU2MPI_LICENSE to its name or URL")
-    pairs = zip(runs.summaries, runs, strict=True)
-    results = [_add_file(crate, _result_file(run.path, result)) for run, result in pairs]
+    results = []
+    for run, result in zip(runs.summaries, runs, strict=True):
+        settings = ", ".join(f"{name} = {value}" for name, value in result.experiment.settings().items())
+        text = f"{settings}; {privacy_summary(result.privacy, result.accounts)}"
+        results.append(_add_file(crate, StudyFile(str(run.path), "application/x-hdf5", text)))
     made = {file: _add_file(crate, file) for file in _derived_files(runs)}
     versions = sorted({__version__, *(run.mu2mpi_version for run in runs.summaries)})
     facts = {"name": "mu2mpi", "softwareVersion": ", ".join(versions), "citation": crate.get("citation.bib")}
     software = _add_entity(crate, "#mu2mpi", "SoftwareApplication", **facts, license=SOFTWARE_LICENSE)
-    for file in (each for each in made if each.command):
-        _add_action(crate, file.path, file.command, software, results, [made[file]])
-    _add_action(crate, "results/", REPEAT_COMMAND, software, [crate.get("experiments.toml")], results)
+    actions = [(file.path, file.command, results, [made[file]]) for file in made if file.command]
+    actions.append(("results/", REPEAT_COMMAND, [crate.get("experiments.toml")], results))
+    for target, command, inputs, outputs in actions:
+        properties = {"name": f"Make {target}", "description": command}
+        action = crate.add_action(software, f"#make-{target}", inputs, outputs, properties)
+        crate.root_dataset.append_to("mentions", action)
     readme = files(__name__).joinpath("README.md").read_text("utf-8")
     readme = readme.format(
         name=crate.name,
         description=DESCRIPTION,
         files="\n".join(f"| `{file.path}` | {file.description} |" for file in made),
-        commands="\n".join([*(file.command for file in made if file.command), REPEAT_COMMAND]),
+        commands="\n".join(command for _, command, *_ in actions),
         license=", ".join(licenses) or "not stated by the publisher",
     )
     _add_file(crate, StudyFile("README.md", "text/markdown", "Files, and commands", content=readme))
@@ -92,12 +97,6 @@ def _write_crate(runs: Runs) -> None:
     page, shown = Path(crate.preview.id), f"<dd>{crate.license}</dd>"  # a repr, which browsers hide
     text = page.read_text("utf-8").replace(shown, f"<dd>{escape(', '.join(licenses))}</dd>")
     page.write_text(text, "utf-8")
-
-
-def _result_file(path: Path, result: Result) -> StudyFile:
-    settings = ", ".join(f"{name} = {value}" for name, value in result.experiment.settings().items())
-    text = f"{settings}; {privacy_summary(result.privacy, result.accounts)}"
-    return StudyFile(str(path), "application/x-hdf5", text)
 
 
 def _derived_files(runs: Runs) -> list[StudyFile]:
@@ -127,12 +126,6 @@ def _add_file(crate: Any, file: StudyFile) -> Any:
     properties = {"name": file.path, "encodingFormat": file.media_type, "description": file.description}
     source = StringIO(file.content) if file.content else Path(file.path)
     return crate.add_file(source, file.path, properties=properties)
-
-
-def _add_action(crate: Any, target: str, command: str, software: Any, inputs: list, outputs: list) -> None:
-    properties = {"name": f"Make {target}", "description": command}
-    action = crate.add_action(software, f"#make-{target}", inputs, outputs, properties)
-    crate.root_dataset.append_to("mentions", action)
 
 
 def _add_owners(crate: Any, runs: Runs, role: str, attribute: str, entity_type: str) -> list[str]:
