@@ -21,7 +21,6 @@ from mu2mpi.analysis.setting_labels import (
     PRIVACY_SETTINGS,
     RunGroup,
     are_losses_in_nats,
-    group_by_settings,
     group_runs,
     selection_error,
     sort_key,
@@ -107,12 +106,6 @@ def encode_groups(
     for k, label in enumerate(dash_labels if dash else ()):
         legend.append(legend_entry(label, **line_style(FOREGROUND, k, k)))
     return VisualEncoding(list(zip(groups, panels, styles, strict=True)), titles, legend)
-
-
-def varying_settings_within_data(runs: Sequence[RunSummary]) -> list[str]:
-    """Return the names of settings in which runs on the same data set differ."""
-    by_data = group_by_settings(runs, ["data"])
-    return [*dict.fromkeys(name for same_data in by_data.values() for name in varying_settings(same_data))]
 
 
 def loss_label(runs: Iterable[RunSummary], name: str = "test loss") -> str:

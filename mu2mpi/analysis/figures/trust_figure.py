@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from mu2mpi.analysis.figures._encoding import (
@@ -11,13 +12,13 @@ from mu2mpi.analysis.figures._encoding import (
     encode_groups,
     fit_exponent,
     loss_label,
-    varying_settings_within_data,
 )
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry, set_log_ticks
 from mu2mpi.analysis.setting_labels import (
     RunGroup,
     colluders_getter,
     format_share,
+    group_by_settings,
     group_runs,
     privacy_settings,
     selection_error,
@@ -46,7 +47,8 @@ class TrustFigure(Figure):
         if len({run.experiment.machines for run in runs}) < 2:
             raise InputError("all runs have the same --machines. Use runs such as those of jobs/trust.toml")
         colluders = colluders_getter(runs)
-        varying = [*privacy_settings(runs), *varying_settings_within_data(runs)]
+        by_data = group_by_settings(runs, ["data"]).values()
+        varying = [*privacy_settings(runs), *chain.from_iterable(map(varying_settings, by_data))]
         unpooled = (name for name in varying if name not in POOLED_SETTINGS)
         panels = [*dict.fromkeys("method" if name in METHOD_SETTINGS else name for name in unpooled)]
 
