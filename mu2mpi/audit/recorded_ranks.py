@@ -15,30 +15,12 @@ RankOutcome = TypeVar("RankOutcome")
 _FINISHED_CONTRIBUTION = object()  # contribution of a rank that takes no part in further exchanges
 
 
-class Rendezvous:
-    """Exchange of values between rank threads, which wait for each other."""
-
-    def __init__(self, size: int) -> None:
-        self.size, self._barrier = size, Barrier(size)
-        self._contributions: list[Any] = [None] * size
-        self.abort = self._barrier.abort  # makes all waiting ranks raise BrokenBarrierError
-
-    def exchange(self, rank: int, value: Any) -> list[Any]:
-        """Contribute a rank's value to a collective, and return the contributions of all ranks."""
-        self._contributions[rank] = value
-        self._barrier.wait()
-        contributions = self._contributions.copy()
-        self._barrier.wait()  # until all ranks have read them
-        if 0 < sum(entry is _FINISHED_CONTRIBUTION for entry in contributions) < self.size:
-            raise RuntimeError("a rank waits for others that take no part in the exchange")
-        return contributions
-
-
 class RecordedRank(Communicator):
     """Rank on a thread of this process, with copies of all messages that the rank sent and received."""
 
-    def __init__(self, rank: int, rendezvous: Rendezvous) -> None:
-        self.rank, self.size, self.rendezvous = rank, rendezvous.size, rendezvous
+    def __init__(self, rank: int, barrier: Barrier, contributions: list[Any]) -> None:
+        self.rank, self.size = rank, barrier.parties
+        self._barrier, self._contributions = barrier, contributions
         self.sent, self.received = list[Any](), list[Any]()
 
     def clear_record(self) -> None:
@@ -82,20 +64,31 @@ class RecordedRank(Communicator):
         if value is not None:
             value = value.copy() if isinstance(value, np.ndarray) else deepcopy(value)
             self.sent.append(value)
-        return self.rendezvous.exchange(self.rank, value)
+        return self.exchange(value)
+
+    def exchange(self, value: Any) -> list[Any]:
+        """Contribute a value to a collective, and return the contributions of all ranks; not recorded."""
+        self._contributions[self.rank] = value
+        self._barrier.wait()
+        contributions = self._contributions.copy()
+        self._barrier.wait()  # until all ranks have read them
+        if 0 < sum(entry is _FINISHED_CONTRIBUTION for entry in contributions) < self.size:
+            raise RuntimeError("a rank waits for others that take no part in the exchange")
+        return contributions
 
 
 def run_on_ranks(size: int, action: Callable[[RecordedRank], RankOutcome]) -> list[RankOutcome]:
     """Run an action on `size` rank threads, and return the results; raise an error of any rank."""
-    rendezvous = Rendezvous(size)
+    barrier, contributions = Barrier(size), [None] * size
 
-    def run_action(rank: int) -> RankOutcome:
+    def run_action(number: int) -> RankOutcome:
         try:
-            result = action(RecordedRank(rank, rendezvous))
-            rendezvous.exchange(rank, _FINISHED_CONTRIBUTION)
+            rank = RecordedRank(number, barrier, contributions)
+            result = action(rank)
+            rank.exchange(_FINISHED_CONTRIBUTION)
             return result
         except BaseException:
-            rendezvous.abort()
+            barrier.abort()  # so that waiting ranks raise BrokenBarrierError
             raise
 
     with ThreadPoolExecutor(size) as pool:
@@ -103,7 +96,7 @@ def run_on_ranks(size: int, action: Callable[[RecordedRank], RankOutcome]) -> li
             futures = [pool.submit(run_action, rank) for rank in range(size)]
             wait(futures)
         except BaseException:
-            rendezvous.abort()
+            barrier.abort()
             raise
     errors = [error for future in futures if (error := future.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, BrokenBarrierError)):
