@@ -71,18 +71,15 @@ def create_group(parent: h5py.Group, name: str, attributes: Mapping[str, Any] | 
     return group
 
 
-def booleans_as_ints(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """HDF5 attributes by name, with booleans converted to integers, since netCDF has no boolean type."""
-    return {k: int(v) if isinstance(v, bool | np.bool_) else v for k, v in attributes.items()}
-
-
 def write_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
     """Write HDF5 attributes; strings have fixed length, since variable-length ones have no checksum."""
-    for name, value in booleans_as_ints(attributes).items():
+    for name, value in attributes.items():
         array = np.asarray(value)
         if isinstance(value, str):
             text = value.replace("\0", "").encode()  # Some MPI versions end with a null byte.
             array = np.array(text, h5py.string_dtype("utf-8", max(1, len(text))))
+        elif array.dtype == bool:  # netCDF has no boolean type.
+            array = array.astype(np.int64)
         # Several times faster than h5py's `attrs`.
         space = h5s.create_simple(array.shape) if array.shape else h5s.create(h5s.SCALAR)
         stored_type = h5t.py_create(array.dtype, logical=True)
