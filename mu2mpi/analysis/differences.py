@@ -113,8 +113,7 @@ def _significance_summary(p_values: Sequence[float]) -> str:
     """Return a sentence on the number of significant differences."""
     if not (known := [p for p in p_values if not math.isnan(p)]):
         return "A test of the differences needs two seeds or more on both sides."
-    significant = f"{sum(p < SIGNIFICANCE_LEVEL for p in known):,} of {len(known):,} differences"
-    test = (
-        f"Welch's t-test, p < {SIGNIFICANCE_LEVEL:g}; by chance about {SIGNIFICANCE_LEVEL * len(known):.2g}"
-    )
-    return wrap_paragraph(f"{significant} are significant ({test} would be).")
+    significant = sum(p < SIGNIFICANCE_LEVEL for p in known)
+    by_chance = f"by chance about {SIGNIFICANCE_LEVEL * len(known):.2g} would be"
+    test = f"Welch's t-test, p < {SIGNIFICANCE_LEVEL:g}; {by_chance}"
+    return wrap_paragraph(f"{significant:,} of {len(known):,} differences are significant ({test}).")
