@@ -53,9 +53,8 @@ class TrustFigure(Figure):
         panels = [*dict.fromkeys("method" if name in METHOD_SETTINGS else name for name in unpooled)]
 
         def get_row(run: RunSummary) -> dict[str, Any]:
-            title = {"method": run.experiment.chosen_method.title} if "method" in panels else {}
-            trust_mode = {"server": run.experiment.server, "share": colluders(run)}
-            return {**run.independent_settings, **title, **trust_mode}
+            labels = {"method": run.experiment.chosen_method.title, "share": colluders(run)}
+            return {**run.independent_settings, "server": run.experiment.server, **labels}
 
         for point in group_runs(runs, [*panels, "server", "share", "machines"], get_row):
             simulated = point.runs[0].experiment.trust_mode.simulation_options
