@@ -191,8 +191,7 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         if h5py.h5a.exists(privacy, b"select") or not h5py.h5a.exists(privacy, b"rho"):
             # The paper's lemma needs a rho; without one, `epsilon` repeats the value of another accountant.
             measurements["epsilon_paper"] = math.nan
-        sizes = (name for name in ("ranks", "cores") if h5py.h5a.exists(file.id, name.encode()))
-        measurements |= {name: int(read_number(file.id, name)) for name in sizes}
+        measurements |= {name: int(size) for name, size in read_attributes(file, "ranks", "cores").items()}
         measurements["parameters"] = math.prod(h5py.h5d.open(file.id, b"model/x").shape)
         scores = (name for name in SCORE_COLUMNS.values() if name.encode() in history)
         last = {n: float(read_array(history, n, np.float64)[-1]) for n in (*FINAL_COLUMNS, *scores)}
@@ -208,8 +207,7 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
             measurements["core_hours"] = read_number(cost, "core_seconds") / 3600
             measurements["peak_memory"] = int(read_array(cost, "peak_memory").max())
         public_facts = _read_public_facts(file) if experiment.preset_settings() else None
-        has_version = h5py.h5a.exists(file.id, b"mu2mpi_version")
-        version = read_text(file.id, "mu2mpi_version") if has_version else ""
+        version = read_attributes(file, "mu2mpi_version").get("mu2mpi_version", "")
         created, loss = read_text(file.id, "created"), last["test_loss"]
         accuracy, r2 = (last.get(name, math.nan) for name in ("test_accuracy", "test_r2"))
         run = RunSummary(path, experiment, created, loss, accuracy, measurements, r2, public_facts, version)
