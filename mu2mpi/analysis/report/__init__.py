@@ -27,7 +27,6 @@ from mu2mpi.core.toml import parse_toml
 from mu2mpi.results.reader import RunSummary
 
 THEORY_VALUES = ("minimum_loss", "excess_loss", "excess_loss_bound")
-TableRows = list[list[str]]
 
 
 def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str:
@@ -85,7 +84,7 @@ def repeat_config(runs: Sequence[RunSummary]) -> str:
     return tomli_w.dumps(shared | ({"part": distinct} if distinct[1:] else {})).strip()
 
 
-def settings_table(runs: Sequence[RunSummary]) -> TableRows:
+def settings_table(runs: Sequence[RunSummary]) -> list[list[str]]:
     """Return table rows with name, values and description of each setting that any run has."""
     rows, labels = [], Labels()
     for name in option_fields():
