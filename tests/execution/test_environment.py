@@ -116,6 +116,20 @@ def test_without_a_clone_that_tracks_the_package_there_is_no_commit(clone, tmp_p
     assert commit_of(tmp_path / "installed") is None
 
 
+def test_a_clone_runs_no_program_and_variables_name_no_other_clone(clone, tmp_path, monkeypatch):
+    """The clone around a virtual environment may be anybody's; hooks of git set variables."""
+    hook, first = tmp_path / "hook", git(clone, "rev-parse", "HEAD").strip()
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    hook.chmod(0o755)
+    git(clone, "config", "core.fsmonitor", hook)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    assert commit_of(clone / "package") == first
+    assert commit_of(clone / "venv" / "package") is None
+    assert not (tmp_path / "started").exists()
+
+
 def test_software_is_described_as_the_environment_names_it(monkeypatch):
     names = {variable for variables in environment.SOFTWARE_VARIABLES.values() for variable in variables}
     for name in names:
