@@ -254,3 +254,91 @@ def test_a_missing_package_is_named(study, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "rocrate", None)
     with pytest.raises(InputError, match=r'rocrate is not installed. Use: pip install "mu2mpi\[crate\]"'):
         publish_crate([study / "runs"], tmp_path / "crate")
+
+
+def test_results_to_publish_are_not_in_the_crate_that_is_replaced(study, crate, tmp_path):
+    """They may be the only copies, and links to them count."""
+    shutil.copytree(crate, tmp_path / "crate")
+    private = tmp_path / "crate" / "private" / "a.h5"
+    private.parent.mkdir()
+    shutil.copy(study / "runs" / "rho 1.h5", private)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "link.h5").symlink_to(private)
+    for source in (private, private.parent, tmp_path / "crate", tmp_path / "runs"):
+        with pytest.raises(InputError, match="contains results to publish"):
+            publish_crate([source], tmp_path / "crate", overwrite=True)
+    assert private.exists()
+
+
+def test_a_crate_that_appears_meanwhile_is_kept(study, crate, tmp_path, monkeypatch):
+    write, target = crate_module._write_crate, tmp_path / "crate"
+
+    def write_slowly(runs):
+        write(runs)
+        shutil.copytree(crate, target)
+
+    monkeypatch.setattr(crate_module, "_write_crate", write_slowly)
+    with pytest.raises(OSError, match="crate"):
+        publish_crate([study / "runs" / "rho 1.h5"], target)
+    assert files_in(target) == files_in(crate)
+    assert [path.name for path in tmp_path.iterdir()] == ["crate"]
+
+
+def test_an_interrupted_replacement_loses_neither_crate(study, crate, tmp_path, monkeypatch):
+    shutil.copytree(crate, tmp_path / "crate")
+    replace = crate_module.os.replace
+
+    def interrupt(source, target):
+        if target == tmp_path / "crate":
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(crate_module.os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        publish_crate([study / "runs" / "rho 1.h5"], tmp_path / "crate", overwrite=True)
+    (old,) = tmp_path.iterdir()
+    assert files_in(old) == files_in(crate)
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        "x://<script>alert(1)</script>",
+        "https://example.org/<script>alert(1)</script>",
+        "MIT\n```sh\ntouch file\n```\n<script>alert(1)</script>",
+        crate_module.PROFILE,
+        "#mu2mpi",
+        "{commands}",
+    ],
+)
+def test_names_of_owners_are_text(owner, study, tmp_path, monkeypatch):
+    monkeypatch.setenv("MU2MPI_LICENSE", owner)
+    monkeypatch.setenv("MU2MPI_CREATOR", owner)
+    publish_crate([study / "runs" / "rho 1.h5"], tmp_path / "crate")
+    root = graph_of(tmp_path / "crate")["./"]
+    assert root["license"]["@id"] in graph_of(tmp_path / "crate")
+    assert root["author"]["@id"] in graph_of(tmp_path / "crate")
+    for name in ("README.md", "ro-crate-preview.html"):
+        assert "<script>" not in (tmp_path / "crate" / name).read_text()
+    lines = (tmp_path / "crate" / "README.md").read_text().splitlines()
+    commands = lines[lines.index("```sh") + 1 : lines.index("```")]
+    assert {command.split()[0] for command in commands} == {"mu2mpi"}
+    assert (lines.count("```sh"), lines.count("```")) == (1, 1)
+
+
+def test_names_of_data_files_are_text(study, tmp_path):
+    data = tmp_path / "=1 <script>\nalert(1)<b>.npz"
+    shutil.copy(study / "patients.npz", data)
+    run(Experiment(**SMALL, data=str(data), rho=1.0), output=tmp_path / "a.h5")
+    publish_crate([tmp_path / "a.h5"], tmp_path / "crate")
+    title = "mu2mpi on =1 &lt;script> alert(1)&lt;b>.npz: 1 run"
+    assert (tmp_path / "crate" / "README.md").read_text().startswith(f"# {title}\n")
+    assert f"<h1>{title}</h1>" in (tmp_path / "crate" / "ro-crate-preview.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["a\nb.h5", "\udcff.h5", "\x1b[2J.h5"])
+def test_names_of_results_that_no_catalogue_shows_are_refused(name, study, tmp_path):
+    shutil.copy(study / "runs" / "rho 1.h5", tmp_path / name)
+    with pytest.raises(InputError, match="is not one line of text in UTF-8"):
+        publish_crate([tmp_path / name], tmp_path / "crate")
+    assert not (tmp_path / "crate").exists()

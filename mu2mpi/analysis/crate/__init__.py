@@ -2,6 +2,8 @@
 
 import base64
 import os
+import re
+import shutil
 from collections.abc import Sequence
 from contextlib import chdir
 from html import escape
@@ -19,8 +21,8 @@ from mu2mpi.analysis.runs import Runs, load
 from mu2mpi.core.errors import InputError, import_extra
 from mu2mpi.core.files import temporary_path
 from mu2mpi.core.text import warn
+from mu2mpi.results.result_files import list_result_files
 
-CRATE_VERSION = "1.1"  # of the RO-Crate specification
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 DESCRIPTION = (
     "Published results of differentially private federated optimisation, without times, diagnostics and "
@@ -46,38 +48,45 @@ def publish_crate(paths: Sequence[Path], output: Path, overwrite: bool = False, 
     if output.exists() and not (overwrite and (output / "ro-crate-metadata.json").is_file()):
         raise InputError(f"the output {output} exists. Name a new folder; --overwrite replaces a crate.")
     sources, target = [path.absolute() for path in paths], Path(os.path.realpath(output))
-    with temporary_path(target) as folder, temporary_path(target) as replaced:
+    if any(Path(os.path.realpath(file)).is_relative_to(target) for file in list_result_files(sources)):
+        raise InputError(f"--output {output} contains results to publish. Choose another folder.")
+    with temporary_path(target) as folder:
         (folder / "results").mkdir(parents=True)
         with chdir(folder):  # Paths in all files are relative to the crate.
             lines = publish(sources, Path("results"), **flags)
             _write_crate(load("results"))
-        if target.exists():
-            os.replace(target, replaced)
+        if overwrite and target.exists():
+            os.replace(target, folder.with_suffix(".old"))  # It stays if the program is interrupted here.
         os.replace(folder, target)
+        shutil.rmtree(folder.with_suffix(".old"), ignore_errors=True)
     return lines
 
 
 def _write_crate(runs: Runs) -> None:
     """Write all files but the results of runs, which are in results/, into the working directory."""
-    crate = import_extra("rocrate.rocrate", "crate").ROCrate(gen_preview=True, version=CRATE_VERSION)
-    datasets = ", ".join(sorted({run.experiment.data for run in runs.summaries}))
-    crate.name = f"mu2mpi on {datasets}: {len(runs):,} run{'s' if runs[1:] else ''}"
+    crate = import_extra("rocrate.rocrate", "crate").ROCrate(gen_preview=True, version="1.1")
+    datasets = " ".join(", ".join(sorted({run.experiment.data for run in runs.summaries})).split())
+    # ro-crate-py does not escape the name in its preview, nor does Markdown.
+    crate.name = f"mu2mpi on {datasets}: {len(runs):,} run{'s' if runs[1:] else ''}".replace("<", "&lt;")
     crate.description, crate.datePublished = DESCRIPTION, runs.summaries[0].created[:10]
-    profile = {"name": "Process Run Crate", "version": PROFILE.rpartition("/")[2]}
-    crate.root_dataset["conformsTo"] = _add_entity(crate, PROFILE, "CreativeWork", **profile)
+    profile = {"@id": PROFILE, "name": "Process Run Crate", "version": PROFILE.rpartition("/")[2]}
+    crate.root_dataset["conformsTo"] = crate.add_jsonld({**profile, "@type": "CreativeWork"})
     licenses = _add_owners(crate, runs, "license", "license", "CreativeWork")
     _add_owners(crate, runs, "author", "creator_name", "Person")
     if not licenses:
         warn("the crate has no license, which RO-Crate requires. Set MU2MPI_LICENSE to its name or URL")
     results = []
-    for run, result in zip(runs.summaries, runs, strict=True):
+    for result in runs:
+        if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", path := str(result.path)):
+            raise InputError(f"the name {path!r} is not one line of text in UTF-8. Rename the file.")
         settings = ", ".join(f"{name} = {value}" for name, value in result.experiment.settings().items())
         text = f"{settings}; {privacy_summary(result.privacy, result.accounts)}"
-        results.append(_add_file(crate, StudyFile(str(run.path), "application/x-hdf5", text)))
+        results.append(_add_file(crate, StudyFile(path, "application/x-hdf5", text)))
     made = {file: _add_file(crate, file) for file in _derived_files(runs)}
     versions = sorted({__version__, *(run.mu2mpi_version for run in runs.summaries)})
     facts = {"name": "mu2mpi", "softwareVersion": ", ".join(versions), "citation": crate.get("citation.bib")}
-    software = _add_entity(crate, "#mu2mpi", "SoftwareApplication", **facts, license=SOFTWARE_LICENSE)
+    facts |= {"@id": "#mu2mpi", "@type": "SoftwareApplication", "license": SOFTWARE_LICENSE}
+    software = crate.add_jsonld(facts)
     actions = [(file.path, file.command, results, [made[file]]) for file in made if file.command]
     actions.append(("results/", REPEAT_COMMAND, [crate.get("experiments.toml")], results))
     for target, command, inputs, outputs in actions:
@@ -90,7 +99,7 @@ def _write_crate(runs: Runs) -> None:
         description=DESCRIPTION,
         files="\n".join(f"| `{file.path}` | {file.description} |" for file in made),
         commands="\n".join(command for _, command, *_ in actions),
-        license=", ".join(licenses) or "not stated by the publisher",
+        license=", ".join(licenses).replace("<", "&lt;") or "not stated by the publisher",
     )
     _add_file(crate, StudyFile("README.md", "text/markdown", "Files, and commands", content=readme))
     crate.write(".")
@@ -118,10 +127,6 @@ def _derived_files(runs: Runs) -> list[StudyFile]:
     return derived
 
 
-def _add_entity(crate: Any, identifier: str, entity_type: str, **properties: Any) -> Any:
-    return crate.add_jsonld({"@id": identifier, "@type": entity_type, **properties})
-
-
 def _add_file(crate: Any, file: StudyFile) -> Any:
     properties = {"name": file.path, "encodingFormat": file.media_type, "description": file.description}
     source = StringIO(file.content) if file.content else Path(file.path)
@@ -131,9 +136,10 @@ def _add_file(crate: Any, file: StudyFile) -> Any:
 def _add_owners(crate: Any, runs: Runs, role: str, attribute: str, entity_type: str) -> list[str]:
     """Add the licenses or authors that results name in an attribute; return them."""
     environments = [run.contents.environment for run in runs.summaries]
-    names = sorted({str(each[attribute]) for each in environments if attribute in each})
+    names = sorted({" ".join(str(each[attribute]).split()) for each in environments if attribute in each})
     for name in names:
-        identifier = name if "://" in name else f"#{role}-{quote(name)}"
-        owner = _add_entity(crate, identifier, entity_type, name=name)
-        crate.root_dataset.append_to(role, owner, compact=True)
+        is_url = name.startswith(("https://", "http://"))
+        identifier = quote(name, "%/:=&?~#+!$,;'@()*[]") if is_url else f"#{role}-{quote(name)}"
+        entity = {"@id": identifier, "@type": entity_type, "name": name}
+        crate.root_dataset.append_to(role, crate.get(identifier) or crate.add_jsonld(entity), compact=True)
     return names
