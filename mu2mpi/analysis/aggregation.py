@@ -165,10 +165,7 @@ def version_note(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _build_section(
-    settings: dict[str, Any],
-    runs: Sequence[RunSummary],
-    layout: TableLayout,
-    dependent: dict[str, str],
+    settings: dict[str, Any], runs: Sequence[RunSummary], layout: TableLayout, dependent: dict[str, str]
 ) -> TableSection:
     groups, n_rows, aggregates = setting_labels.group_by_settings(runs, layout.axes), len(layout.rows), {}
     rows = sorted({key[:n_rows] for key in groups}, key=setting_labels.sort_key)

@@ -20,10 +20,7 @@ from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
 PRIVACY_UNIT = "one sample of one machine"  # what is replaced or zeroed out
 # Accepted values of text fields, except `server`
-_ALLOWED_FIELD_TEXTS = {
-    "noise": ["protocol", "aggregate", "unmasked"],
-    "privacy_unit": [PRIVACY_UNIT],
-}
+_ALLOWED_FIELD_TEXTS = {"noise": ["protocol", "aggregate", "unmasked"], "privacy_unit": [PRIVACY_UNIT]}
 # Concerns about runs whose messages differ from those of the protocol, by value of `noise`
 _SIMULATION_SIMPLIFICATIONS = {
     "aggregate": ("noise = aggregate", "The noise of all machines is drawn as one"),

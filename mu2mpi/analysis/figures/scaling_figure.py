@@ -88,10 +88,7 @@ TIME_COLUMNS = ("time", "low", "high", "oversubscribed")
 
 
 def _scaling_series(
-    runs: Sequence[RunSummary],
-    options: FigureOptions,
-    label: str,
-    fixed_size: Callable[[int, float], float],
+    runs: Sequence[RunSummary], options: FigureOptions, label: str, fixed_size: Callable[[int, float], float]
 ) -> dict[str, pandas.DataFrame]:
     """Return times per round and shares of phases by number of ranks, for each value of `fixed_size`."""
     names = [name for name in varying_settings(runs) if name not in ("machines", "rounds")]
