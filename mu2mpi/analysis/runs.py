@@ -16,7 +16,7 @@ from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.parallel import CallerComm, duplicate_or_world
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.memory import MemoryData
-from mu2mpi.results.callbacks import Callback
+from mu2mpi.results.callbacks import Callback, check_callbacks
 from mu2mpi.results.reader import RunSummary, read_result, read_summary
 from mu2mpi.results.records import SCORE_COLUMNS, History
 from mu2mpi.results.result import Result
@@ -105,6 +105,7 @@ def sweep(
     with duplicate_or_world(comm) as communicator:
         memory = MemoryData.share(communicator, data, target, schema, test)
         with communicator.collective_errors():
+            check_callbacks(callbacks)
             if isinstance(settings, Path | str):
                 plan = Sweep(read_toml(Path(settings)), str(settings), memory.settings)
             else:

@@ -165,11 +165,12 @@ def sort_key(values: GroupKey) -> list[tuple[int, Any]]:
 
 
 def _text_sort_key(text: Any) -> tuple[bool, bool, Any]:
-    """Return the sort key of a text setting; trust modes are ordered by the trust that they need."""
+    """Return the sort key of a text setting: numbers in it by size, trust modes by the trust they need."""
     if text not in known_names("servers"):
-        return False, True, text
+        parts = re.split(r"([0-9]+)", str(text))  # Text and numbers alternate, as in uniform:20.
+        return False, True, [int(part) if k % 2 else part for k, part in enumerate(parts)]
     trust_mode = lookup("servers", text)
-    return trust_mode.is_central, trust_mode.protects_sum_only, text
+    return trust_mode.is_central, trust_mode.protects_sum_only, [text]
 
 
 def drop_repeated_runs(runs: Iterable[RunSummary], *key_columns: str) -> tuple[list[RunSummary], list[str]]:

@@ -33,7 +33,7 @@ from mu2mpi.execution.plan import (
 from mu2mpi.execution.progress import progress_callback
 from mu2mpi.execution.resume import check_checkpoint_arrays, check_data_unchanged, find_checkpoint
 from mu2mpi.execution.simulation import CheckpointAction, PeriodicCheckpoints, Simulation
-from mu2mpi.results.callbacks import Callback, CallbackList
+from mu2mpi.results.callbacks import Callback, CallbackList, check_callbacks
 from mu2mpi.results.canary_scores import write_canary_scores
 from mu2mpi.results.checkpoint import remove_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_experiment, read_result
@@ -118,6 +118,7 @@ def run(
     with duplicate_or_world(comm) as communicator:
         memory = MemoryData.share(communicator, data, target, schema, test)
         with communicator.collective_errors():
+            check_callbacks(callbacks)
             if isinstance(experiment, Experiment):
                 experiment = experiment.replace(**memory.settings)
             else:

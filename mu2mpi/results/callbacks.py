@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.errors import CollectiveInputError
+from mu2mpi.core.errors import CollectiveInputError, InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.results.records import format_score
@@ -89,6 +89,12 @@ class Callback:
 
     def on_finish(self, result: Result) -> None:
         """Handle the result of a complete run, without diagnostics, after its file was written."""
+
+
+def check_callbacks(callbacks: Sequence[Callback]) -> None:
+    """Raise InputError unless all are callbacks."""
+    if wrong := [callback for callback in callbacks if not isinstance(callback, Callback)]:
+        raise InputError(f"callbacks must derive from mu2mpi.Callback, got {type(wrong[0]).__name__}.")
 
 
 class CallbackList:

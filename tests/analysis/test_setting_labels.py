@@ -6,7 +6,7 @@ import pytest
 from helpers.summaries import cells_of, methods
 
 from mu2mpi import cli
-from mu2mpi.analysis.setting_labels import Labels, join_values, select_runs
+from mu2mpi.analysis.setting_labels import Labels, join_values, select_runs, sort_key
 from mu2mpi.analysis.tables import TableStyle, build_table
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
@@ -90,3 +90,9 @@ def test_custom_labels():
     assert cells_of(text, "algorithm") == [["algorithm", "strict", "loose"]]
     with pytest.raises(InputError):
         Labels({"epsilom=4": "loose"})
+
+
+def test_numbers_in_texts_are_sorted_by_size():
+    values = ["uniform:20", "all", None, "uniform:100", "uniform:9", 3]
+    ordered = sorted(values, key=lambda value: sort_key((value,)))
+    assert ordered == [None, 3, "all", "uniform:9", "uniform:20", "uniform:100"]

@@ -75,37 +75,36 @@ def _write_crate(runs: Runs) -> None:
     _add_owners(crate, runs, "author", "creator_name", "Person")
     if not licenses:
         warn("the crate has no license, which RO-Crate requires. Set MU2MPI_LICENSE to its name or URL")
-    results = []
-    for result in runs:
-        if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", path := str(result.path)):
-            raise InputError(f"the name {path!r} is not one line of text in UTF-8. Rename the file.")
-        settings = ", ".join(f"{name} = {value}" for name, value in result.experiment.settings().items())
-        text = f"{settings}; {privacy_summary(result.privacy, result.accounts)}"
-        results.append(_add_file(crate, StudyFile(path, "application/x-hdf5", text)))
+    results = _add_results(crate, runs)
     made = {file: _add_file(crate, file) for file in _derived_files(runs)}
     versions = sorted({__version__, *(run.mu2mpi_version for run in runs.summaries)})
     facts = {"name": "mu2mpi", "softwareVersion": ", ".join(versions), "citation": crate.get("citation.bib")}
     facts |= {"@id": "#mu2mpi", "@type": "SoftwareApplication", "license": SOFTWARE_LICENSE}
     software = crate.add_jsonld(facts)
+    # Actions, each with the command, the files that it reads, and those that it makes.
     actions = [(file.path, file.command, results, [made[file]]) for file in made if file.command]
     actions.append(("results/", REPEAT_COMMAND, [crate.get("experiments.toml")], results))
     for target, command, inputs, outputs in actions:
         properties = {"name": f"Make {target}", "description": command}
         action = crate.add_action(software, f"#make-{target}", inputs, outputs, properties)
         crate.root_dataset.append_to("mentions", action)
-    readme = files(__name__).joinpath("README.md").read_text("utf-8")
-    readme = readme.format(
-        name=crate.name,
-        description=DESCRIPTION,
-        files="\n".join(f"| `{file.path}` | {file.description} |" for file in made),
-        commands="\n".join(command for _, command, *_ in actions),
-        license=", ".join(licenses).replace("<", "&lt;") or "not stated by the publisher",
-    )
-    _add_file(crate, StudyFile("README.md", "text/markdown", "Files, and commands", content=readme))
+    commands = [command for _, command, *_ in actions]
+    _add_readme(crate, [*made], commands, licenses)
     crate.write(".")
     page, shown = Path(crate.preview.id), f"<dd>{crate.license}</dd>"  # a repr, which browsers hide
     text = page.read_text("utf-8").replace(shown, f"<dd>{escape(', '.join(licenses))}</dd>")
     page.write_text(text, "utf-8")
+
+
+def _add_results(crate: Any, runs: Runs) -> list[Any]:
+    entities = []
+    for result in runs:
+        if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", path := str(result.path)):
+            raise InputError(f"the name {path!r} is not one line of text in UTF-8. Rename the file.")
+        settings = ", ".join(f"{name} = {value}" for name, value in result.experiment.settings().items())
+        text = f"{settings}; {privacy_summary(result.privacy, result.accounts)}"
+        entities.append(_add_file(crate, StudyFile(path, "application/x-hdf5", text)))
+    return entities
 
 
 def _derived_files(runs: Runs) -> list[StudyFile]:
@@ -131,6 +130,18 @@ def _add_file(crate: Any, file: StudyFile) -> Any:
     properties = {"name": file.path, "encodingFormat": file.media_type, "description": file.description}
     source = StringIO(file.content) if file.content else Path(file.path)
     return crate.add_file(source, file.path, properties=properties)
+
+
+def _add_readme(crate: Any, made: list[StudyFile], commands: list[str], licenses: list[str]) -> None:
+    text = files(__name__).joinpath("README.md").read_text("utf-8")
+    text = text.format(
+        name=crate.name,
+        description=DESCRIPTION,
+        files="\n".join(f"| `{file.path}` | {file.description} |" for file in made),
+        commands="\n".join(commands),
+        license=", ".join(licenses).replace("<", "&lt;") or "not stated by the publisher",
+    )
+    _add_file(crate, StudyFile("README.md", "text/markdown", "Files, and commands", content=text))
 
 
 def _add_owners(crate: Any, runs: Runs, role: str, attribute: str, entity_type: str) -> list[str]:
