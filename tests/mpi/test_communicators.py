@@ -59,7 +59,7 @@ def experiment_of(number: int, **settings) -> Experiment:
 
 def test_what_is_no_callback_is_refused_on_all_ranks(half):
     callbacks = [object()] if half.Get_rank() == 0 else []
-    with pytest.raises(InputError, match="must derive from .*, got object"):
+    with pytest.raises(InputError, match=r"must derive from .*, got object"):
         mu2mpi.run(experiment_of(0), callbacks=callbacks, comm=half)
 
 
