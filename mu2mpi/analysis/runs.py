@@ -110,9 +110,17 @@ def sweep(
                 plan = Sweep(read_toml(Path(settings)), str(settings), memory.settings)
             else:
                 plan = Sweep(settings, overrides=memory.settings)
-        options: dict[str, Any] = {"data_dir": memory.location(data_dir), "overwrite": overwrite}
-        options |= {"checkpoint_every": checkpoint_every, "callbacks": callbacks, "progress": progress}
-        paths, refusals = run_sweep(plan, plan.select_runs(None), Path(output), communicator, **options)
+        paths, refusals = run_sweep(
+            plan,
+            plan.select_runs(None),
+            Path(output),
+            communicator,
+            data_dir=memory.location(data_dir),
+            overwrite=overwrite,
+            checkpoint_every=checkpoint_every,
+            callbacks=callbacks,
+            progress=progress,
+        )
         if communicator.rank == 0 and (lines := [*plan.exclusions, *refusals]):
             warnings.warn("\n".join(lines), stacklevel=2)
         with communicator.collective_errors():

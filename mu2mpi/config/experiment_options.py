@@ -162,18 +162,24 @@ class ExperimentOptions(BaseModel):
         "By default a share of the test set is used where all of it would take over a tenth of the time.",
     )
 
-    @field_validator("data", "partition", "participation", "loss", "method", "mechanism", "server")
+    @field_validator("data", "partition")
     @classmethod
-    def _check_component(cls, value: str | None, info: ValidationInfo) -> str | None:
-        name, extra = str(info.field_name), cls.model_fields[str(info.field_name)].json_schema_extra
-        if value is None:
-            return None
-        if name == "participation":
-            return check_participation(value)
-        if isinstance(extra, dict) and "kind" in extra:
-            return check_registered_name(str(extra["kind"]), value)
-        (find_source if name == "data" else parse_partition)(value)
-        return check_file_name(value)
+    def _check_source_or_partition(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None:
+            (find_source if info.field_name == "data" else parse_partition)(value)
+            check_file_name(value)
+        return value
+
+    @field_validator("participation")
+    @classmethod
+    def _check_participation(cls, value: str | None) -> str | None:
+        return value if value is None else check_participation(value)
+
+    @field_validator("loss", "method", "mechanism", "server")
+    @classmethod
+    def _check_registered(cls, value: str | None, info: ValidationInfo) -> str | None:
+        extra: Any = cls.model_fields[str(info.field_name)].json_schema_extra
+        return check_registered_name(extra["kind"], value)
 
     @property
     def has_unequal_machines(self) -> bool:

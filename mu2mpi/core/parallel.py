@@ -42,7 +42,7 @@ class Communicator:
     is_first_on_node = True  # Whether this is the lowest rank on its node
     node_rank: int | None = 0  # Index of this rank among the ranks on rank 0's node; None on other nodes
     node_size = 1  # Number of ranks on this rank's node
-    is_callers = False  # Whether the program may have other ranks and runs, as a caller chose these ranks
+    is_external = False  # Whether the program may have other ranks and runs, as a caller chose these ranks
 
     def allreduce(self, send: IntArray, receive: IntArray) -> IntArray:
         """Return the sum of the arrays `send` of all ranks, on every rank; `receive` is a buffer."""
@@ -123,10 +123,10 @@ class Communicator:
 class MpiCommunicator(Communicator):
     """Wrapper of an mpi4py communicator; all MPI collectives are called through this class."""
 
-    def __init__(self, comm: Any, is_callers: bool = False) -> None:
+    def __init__(self, comm: Any, is_external: bool = False) -> None:
         from mpi4py import MPI
 
-        self._mpi, self._comm, self.is_callers = MPI, comm, is_callers
+        self._mpi, self._comm, self.is_external = MPI, comm, is_external
         if comm.Get_size() > 1:  # A broadcast would pickle an object even for a single rank.
             self.bcast, self.bcast_object = comm.Bcast, comm.bcast  # type: ignore[method-assign]
         self.gather, self.allgather = comm.gather, comm.allgather  # type: ignore[method-assign]
@@ -170,7 +170,7 @@ class MpiCommunicator(Communicator):
     @contextmanager
     def split(self, color: int | None) -> Iterator[Communicator | None]:
         comm = self._comm.Split(self._mpi.UNDEFINED if color is None else color, self.rank)
-        with nullcontext() if comm == self._mpi.COMM_NULL else _freed(comm, self.is_callers) as group:
+        with nullcontext() if comm == self._mpi.COMM_NULL else _freed(comm, self.is_external) as group:
             yield group
 
     def library_version(self) -> str:
@@ -214,15 +214,15 @@ def duplicate_or_world(comm: CallerComm) -> Iterator[Communicator]:
         raise InputError(f"comm must be an Intracomm of mpi4py, not COMM_NULL, got {type(comm).__name__}.")
     # A lone rank sends nothing. Threads may not duplicate COMM_SELF at once, but so may all use it.
     with _freed(comm.Dup(), True) if comm.Get_size() > 1 else nullcontext(Communicator()) as communicator:
-        communicator.is_callers = True
+        communicator.is_external = True
         yield communicator
 
 
 @contextmanager
-def _freed(comm: Any, is_callers: bool) -> Iterator[Communicator]:
+def _freed(comm: Any, is_external: bool) -> Iterator[Communicator]:
     """Context manager: wrapper of a communicator, freed at the end, as MPI libraries limit their number."""
     try:
-        yield MpiCommunicator(comm, is_callers)
+        yield MpiCommunicator(comm, is_external)
     except (CollectiveInputError, CollectiveOSError, Interrupted):
         comm.Free()  # It is collective: not after an error that other ranks may not have.
         raise

@@ -65,7 +65,7 @@ class PeriodicCheckpoints(CheckpointPolicy):
         self, communicator: Communicator, stop_requested: Callable[[], bool], interval: float
     ) -> None:
         self._communicator, self._stop_requested = communicator, stop_requested
-        is_watched = communicator.rank == 0 and not communicator.is_callers  # by `mu2mpi launch`
+        is_watched = communicator.rank == 0 and not communicator.is_external  # by `mu2mpi launch`
         self.write_progress: Callable[..., None] = write_progress if is_watched else lambda *_: None
         self._save_interval, self._max_save_interval = min(FIRST_CHECKPOINT_SECONDS, interval), interval
         self.decision_round, self._decision_stride = 0, 1  # next round with a decision, rounds between two

@@ -34,7 +34,7 @@ def compile_kernels(
     """Compile the kernels of a run, each on one rank, or load them from the cache; collective."""
     compilers = kernel_compilers(feature_dtype, constants, communicator.size)
     # A fork is only safe without a network and without threads of Python.
-    is_alone = communicator.size == 1 == threading.active_count() and not communicator.is_callers
+    is_alone = communicator.size == 1 == threading.active_count() and not communicator.is_external
     if is_alone and sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1:
         _compile_in_two_processes(compilers)
     communicator.fill_kernel_cache(compilers)

@@ -196,8 +196,8 @@ def duplicates(monkeypatch) -> list:
     made = []
 
     class Watched(parallel.MpiCommunicator):
-        def __init__(self, comm, is_callers):
-            super().__init__(comm, is_callers)
+        def __init__(self, comm, is_external):
+            super().__init__(comm, is_external)
             made.append(comm)
 
     monkeypatch.setattr(parallel, "MpiCommunicator", Watched)
