@@ -1,6 +1,5 @@
 """RO-Crate of a study: published results, and the report, figures, tables and commands made from them."""
 
-import base64
 import os
 import re
 import shutil
@@ -111,7 +110,8 @@ def _derived_files(runs: Runs) -> list[StudyFile]:
     """Return the files that are made from results."""
     citation = files("mu2mpi").joinpath("citation.bib").read_text("utf-8").replace("VERSION", __version__)
     config, table = f"{repeat_config(runs.summaries)}\n", f"{runs.table(format='csv')}\n"
-    report, report_command = build_report(runs.summaries), "mu2mpi report results/ -o report.html"
+    figures, report_command = render_figures(runs.summaries), "mu2mpi report results/ -o report.html"
+    report = build_report(runs.summaries, figures=figures)
     table_command = "mu2mpi table results/ --format csv > table.csv"
     derived = [
         StudyFile("experiments.toml", "application/toml", "Settings of all runs", content=config),
@@ -119,10 +119,10 @@ def _derived_files(runs: Runs) -> list[StudyFile]:
         StudyFile("report.html", "text/html", "Report on all runs", report_command, report),
         StudyFile("table.csv", "text/csv", "Mean and deviation over seeds", table_command, table),
     ]
-    for name, image, text, _ in render_figures(runs.summaries)[0]:
-        path, content = f"figures/{name}.svg", base64.b64decode(image).decode()
+    for name, svg, text in figures[0]:
+        path = f"figures/{name}.svg"
         command = f"mu2mpi plot {name} results/ -o {path}"
-        derived.append(StudyFile(path, "image/svg+xml", text, command, content))
+        derived.append(StudyFile(path, "image/svg+xml", text, command, svg.decode()))
     return derived
 
 

@@ -27,15 +27,23 @@ from mu2mpi.core.toml import parse_toml
 from mu2mpi.results.reader import RunSummary
 
 THEORY_VALUES = ("minimum_loss", "excess_loss", "excess_loss_bound")
+# Name, SVG image and caption of each figure, and a message on each that failed
+RenderedFigures = tuple[list[tuple[str, bytes, str]], list[str]]
 
 
-def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str:
-    """Return a report on runs as one HTML page; `skipped` lists result files that could not be read."""
+def build_report(
+    runs: Sequence[RunSummary], skipped: Sequence[str] = (), figures: RenderedFigures | None = None
+) -> str:
+    """Return a report on runs as one HTML page.
+
+    `skipped` lists result files that could not be read, and `figures` are those of `render_figures`, if they
+    exist already.
+    """
     jinja2 = import_extra("jinja2")
     kept, notes = drop_repeated_runs(runs, "ranks", "elapsed_seconds")
     distinct_runs, _ = drop_repeated_runs(kept)
     noisy = [run for run in distinct_runs if math.isfinite(run.experiment.rho)]
-    figures, failures = render_figures(kept)
+    images, failures = figures or render_figures(kept)
     table = build_table(distinct_runs)
     known = [run for run in distinct_runs if "excess_loss" in run.measurements]
     layout = TableLayout(values=THEORY_VALUES)
@@ -64,7 +72,7 @@ def build_report(runs: Sequence[RunSummary], skipped: Sequence[str] = ()) -> str
         # A figure space is as wide as a digit.
         align_column=lambda column: [text.replace(" ", "\u2007") for text in align_column(column)],
         notes=table.notes,
-        figures=figures,
+        figures=[(base64.b64encode(svg).decode(), text, _html_caption(text)) for _, svg, text in images],
         failed_figures=failures,
         adversaries=sorted(adversaries),
         # Concerns are listed below.
@@ -98,24 +106,28 @@ def settings_table(runs: Sequence[RunSummary]) -> list[list[str]]:
     return rows
 
 
-def render_figures(runs: Sequence[RunSummary]) -> tuple[list[tuple[str, str, str, Any]], list[str]]:
-    """Return name, image, text and HTML caption of each figure, and a message on each that failed."""
+def render_figures(runs: Sequence[RunSummary]) -> RenderedFigures:
+    """Render the figures of a report, and warn of those that fail."""
     figures, failures = [], []
     for name in known_names("figures"):
         figure, meaning = get_figure(name), component_summary("figures", name)
         try:
             if not figure.is_in_report(runs):
                 continue
-            picture = base64.b64encode(render_figure(draw_figure(name, runs), "svg")).decode()
+            svg = render_figure(draw_figure(name, runs), "svg")
         except InputError:
             continue
         except Exception as error:  # A figure may be an extension, and must not cost the report.
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             failures.append(f"the figure {name} cannot be drawn ({reason}). See: mu2mpi plot {name}")
             continue
-        # Formulas such as R^2 and x_T as HTML.
-        caption = re.sub(r"\b(\w)\^(\w)", r"<i>\1</i><sup>\2</sup>", html.escape(f"{meaning}."))
-        caption = re.sub(r"\b([a-z])_(\w)", r"<i>\1</i><sub>\2</sub>", caption)
-        figures.append((name, picture, f"{meaning}.", import_extra("markupsafe").Markup(caption)))
+        figures.append((name, svg, f"{meaning}."))
     warn(*failures)
     return figures, failures
+
+
+def _html_caption(text: str) -> Any:
+    """Return a caption as HTML, with formulas such as R^2 and x_T."""
+    caption = re.sub(r"\b(\w)\^(\w)", r"<i>\1</i><sup>\2</sup>", html.escape(text))
+    caption = re.sub(r"\b([a-z])_(\w)", r"<i>\1</i><sub>\2</sub>", caption)
+    return import_extra("markupsafe").Markup(caption)
