@@ -16,7 +16,7 @@ steps=()
 for argument; do
     case $argument in
         wheel | conda | easybuild | docker | apptainer) steps+=("$argument") ;;
-        -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' packaging/check.sh; exit ;;
+        -h | --help) usage; exit ;;
         *) echo "packaging/check.sh knows wheel, conda, easybuild, docker and apptainer, got $argument." >&2; exit 2 ;;
     esac
 done

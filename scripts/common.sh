@@ -3,8 +3,8 @@
 
 say() { printf '\n== %s\n' "$*"; }
 
-# usage: print the comment at the beginning of the script.
-usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "scripts/${0##*/}"; }
+# usage: print the comment at the beginning of the script, which has changed its folder once.
+usage() { (cd "$OLDPWD" && sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"); }
 
 # A script with something to clean up at its end has a function of its own in place of this one.
 clean_up() { :; }
