@@ -79,16 +79,16 @@ class Nodes(Hosts):
     configuration = FOLDER / "slurm.conf"
 
     def bring_back(self, host: str) -> None:
-        """Make a host that was lost a node again, and wait until it is idle."""
-        state = ["sinfo", "--noheader", "--partition=normal", "--nodes", host, "--format=%t"]
+        """Make a host that was lost a node again, and wait until it is idle or a job has started on it."""
+        query = ["sinfo", "--noheader", "--partition=normal", "--nodes", host, "--format=%t"]
 
-        def wait_until(name: str) -> None:
-            wait_for(lambda: subprocess.check_output(state, text=True).startswith(name), f"{name} {host}")
+        def wait_until(*states: str) -> None:
+            wait_for(lambda: subprocess.check_output(query, text=True).startswith(states), f"{states} {host}")
 
         # To a node that is back sooner, SLURM sends the end of the first start of a job during the second.
         wait_until("down")
         subprocess.run([FOLDER / "slurmd", host], check=True, timeout=20)
-        wait_until("idle")
+        wait_until("idle", "mix", "alloc")
 
 
 def _command_line(pid: str) -> str:

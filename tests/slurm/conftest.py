@@ -60,12 +60,12 @@ class Cluster:
         self.wait(lambda: self.show(job)["JobState"] in ENDS, f"the end of job {job}")
 
     def _is_back(self, job: str, requeues: int) -> bool:
-        """Whether a requeued job is running.
+        """Whether a requeued job is running, or has completed since the last look.
 
         SLURM delays the restart until the old credential has expired, since it would reject a revoked one.
         """
-        public_facts = self.show(job)
-        return public_facts["JobState"] == "RUNNING" and int(public_facts["Restarts"]) >= requeues
+        facts = self.show(job)
+        return facts["JobState"] in {"RUNNING", "COMPLETED"} and int(facts["Restarts"]) >= requeues
 
     def logs(self) -> str:
         return "\n".join(f"== {path.name}\n{path.read_text()}" for path in sorted(self.folder.glob("*.log")))
