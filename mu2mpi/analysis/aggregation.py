@@ -14,7 +14,7 @@ import numpy as np
 from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, COLLUDERS_SHARE, GroupKey
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import option_fields, own_option_fields
+from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.suggestions import suggest_or_list, suggest_setting
 from mu2mpi.results.reader import RunSummary, canonical_settings
@@ -22,8 +22,6 @@ from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result_files import join_names
 
 PAPER_MEASUREMENTS = ("test_loss", "test_accuracy")  # Measurements in the paper's tables
-# Settings beside the options of methods that may differ from method to method
-METHOD_SETTINGS = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
 # Possible rows and columns: settings, and the number of ranks (which affects times alone)
 TABLE_AXIS_SETTINGS = (*option_fields(), "ranks", COLLUDERS_SHARE)
 
@@ -118,14 +116,12 @@ def build_sections(runs: Iterable[RunSummary], layout: TableLayout) -> tuple[lis
     reader. Raises InputError without runs, or for a measurement that no run has.
     """
     kept, notes = setting_labels.drop_repeated_runs(runs, *({"ranks"} & {*layout.axes}))
-    rows, varying = [run.independent_settings for run in kept], setting_labels.varying_settings(kept)
+    varying = setting_labels.varying_settings(kept)
     full = layout.with_defaults(kept, varying)
     check_value_names(kept, full.values)
     others = [name for name in varying if name not in full.axes]
-    per_method = {*own_option_fields("method"), *METHOD_SETTINGS}
-    given = ["method", *(name for name in others if name not in per_method)]
-    of_method = [n for n in others if n in per_method and setting_labels.is_determined_by(n, given, rows)]
-    dependent = dict.fromkeys(of_method, "method") if "method" in full.axes else {}
+    of_method = setting_labels.settings_of_methods(kept, full.axes) if "method" in full.axes else ()
+    dependent = dict.fromkeys(of_method, "method")
     dependent |= {"colluders": COLLUDERS_SHARE} if {COLLUDERS_SHARE, "machines"} <= {*full.axes} else {}
     groups = _group_by_common_settings(kept, full, dependent, varying)
     columns = {tuple(setting_labels.group_by_settings(subset, full.columns)) for subset in groups.values()}
@@ -195,10 +191,10 @@ def default_measurements(runs: Iterable[RunSummary]) -> tuple[str, ...]:
     return ("test_loss", *(score for labels, score in SCORE_COLUMNS.items() if labels in label_kinds))
 
 
-def check_value_names(runs: Iterable[RunSummary], names: Iterable[str]) -> None:
-    """Raise InputError if no run has a measurement of one of these names."""
+def check_value_names(runs: Iterable[RunSummary], names: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Raise InputError if one of these names is no measurement of any run, and not in `others`."""
     numbers = (n for run in runs for n, value in run.table_row.items() if isinstance(value, int | float))
-    known = [name for name in dict.fromkeys(numbers) if name not in TABLE_AXIS_SETTINGS]
+    known = [*others, *(name for name in dict.fromkeys(numbers) if name not in TABLE_AXIS_SETTINGS)]
     for name in names:
         if name not in known:
             raise InputError(f"no run has a value {name!r}{suggest_or_list(name, known, 'values')}")

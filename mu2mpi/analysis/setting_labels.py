@@ -3,7 +3,7 @@
 import math
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mu2mpi.config.experiment import message_settings
-from mu2mpi.config.experiment_options import method_option_names, option_fields
+from mu2mpi.config.experiment_options import method_option_names, option_fields, own_option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.core.suggestions import suggest_setting
@@ -21,6 +21,8 @@ from mu2mpi.results.reader import RunSummary
 # Settings over which runs are averaged: the seed, and those without an effect on the model
 AVERAGED_SETTINGS = ("seed", "evaluations")
 PRIVACY_SETTINGS = ("epsilon", "rho")  # An experiment gives one of them, the other is computed
+# Settings beside the options of methods that may differ from method to method
+METHOD_SETTINGS = ("mechanism", "diameter", "normalize", "norm_bound", "l2", "clip_norm", "eta_scale")
 COLLUDERS_SHARE = "colluders_share"  # Column with the colluders as a fraction of the machines
 # Symbols of settings in the paper
 SETTING_SYMBOLS = {
@@ -86,22 +88,34 @@ def privacy_settings(runs: Sequence[RunSummary]) -> tuple[str, ...]:
     return tuple(name for name in PRIVACY_SETTINGS if name in given)
 
 
-def colluders_getter(runs: Sequence[RunSummary]) -> Callable[[RunSummary], Fraction | None]:
-    """Return a function from runs to colluders: a number if equal for all M, else a fraction of M."""
+def settings_of_methods(runs: Sequence[RunSummary], excluded: Collection[str] = ()) -> list[str]:
+    """Return the settings, such as clipping norms, that follow from the method and others not `excluded`."""
+    varying = [name for name in varying_settings(runs) if name not in excluded]
+    per_method = {*own_option_fields("method"), *METHOD_SETTINGS}
+    rows = [run.independent_settings for run in runs]
+    given = ["method", *(name for name in varying if name not in per_method)]
+    return [name for name in varying if name in per_method and is_determined_by(name, given, rows)]
+
+
+def comparable_settings(runs: Sequence[RunSummary]) -> RowGetter:
+    """Return a function from runs to independent settings, and colluders as a fraction of the machines.
+
+    If the number of colluders is equal for all M, it stays a number.
+    """
     given = [run for run in runs if run.experiment.colluders is not None]
     by_machines = group_by_settings(given, ["machines"])
     numbers = {frozenset(run.experiment.colluders for run in subset) for subset in by_machines.values()}
-    is_number = len(numbers) == 1
 
-    def colluders(run: RunSummary) -> Fraction | None:
+    def get_row(run: RunSummary) -> Mapping[str, Any]:
         number, machines = run.experiment.colluders, run.experiment.machines or 1
-        if number is None or is_number:
-            return None if number is None else Fraction(number)
+        if number is None or len(numbers) == 1:
+            return run.independent_settings | {"colluders": number}
         # The default number of colluders is this fraction, rounded up.
         is_default = number == -(-machines // DEFAULT_COLLUDER_RATIO)
-        return Fraction(1, DEFAULT_COLLUDER_RATIO) if is_default else Fraction(number, machines)
+        share = Fraction(1, DEFAULT_COLLUDER_RATIO) if is_default else Fraction(number, machines)
+        return run.independent_settings | {"colluders": share}
 
-    return colluders
+    return get_row
 
 
 def format_share(share: Fraction) -> str:
@@ -123,12 +137,8 @@ class RunGroup:
     runs: list[RunSummary]
 
 
-def group_runs(
-    runs: Iterable[RunSummary],
-    names: Sequence[str],
-    get_row: RowGetter = lambda run: {**run.table_row, **run.independent_settings},
-) -> list[RunGroup]:
-    """Group runs by settings or measurements; by default, settings determined by others count as None."""
+def group_runs(runs: Iterable[RunSummary], names: Sequence[str], get_row: RowGetter) -> list[RunGroup]:
+    """Group runs by columns of `get_row`, as `group_by_columns` does, with the common settings of each."""
     groups = group_by_columns(runs, names, get_row)
     return [RunGroup(dict(zip(names, key, strict=True)), subset) for key, subset in groups.items()]
 
@@ -280,6 +290,8 @@ class Labels:
             return "∞"
         if isinstance(value, int):
             return f"{value:,}"
+        if isinstance(value, Fraction) and name == "colluders":
+            return format_share(value)
         is_path = name in ("data", "test", "schema", "budgets") and value is not None
         text = Path(str(value)).name if is_path else format_value(value)
         # A line break in a file name would end a row, or a comment of LaTeX.

@@ -8,19 +8,17 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from helpers.summaries import comparison_run
+from helpers.summaries import METHODS, comparison_run, comparison_runs
 from scipy.special import ndtr, ndtri
 
 import mu2mpi
 from mu2mpi.analysis.figures import FigureOptions, draw_figure, get_figure, render_figure
 from mu2mpi.analysis.figures._encoding import dodged_places
-from mu2mpi.analysis.figures.comparison_figure import method_curves
 from mu2mpi.analysis.setting_labels import select_runs
 from mu2mpi.cli import main
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names
-from mu2mpi.data.source import PublicFacts
 from mu2mpi.results.reader import RunSummary, read_result, read_summary
 from mu2mpi.results.records import History
 
@@ -167,7 +165,7 @@ def test_more_lines_than_dashes_become_panels_and_more_colours_than_seven_none()
     assert "trusted server" in [panel.get_title("left") for panel in panels[:, 0]]
     assert sum(len(panel.containers) for panel in panels[:, 0]) == len(many)
     with pytest.raises(InputError, match="--where rho="):
-        draw_figure("history", [made(rho=float(rho)) for rho in range(1, 10)])
+        draw_figure("history", [made(rho=float(rho)) for rho in range(1, 23)])
 
 
 def test_values_choose_the_panels(runs, folder, tmp_path):
@@ -179,9 +177,6 @@ def test_values_choose_the_panels(runs, folder, tmp_path):
     three = FigureOptions(values=["rho_spent", "test_loss", "message_norm"])
     labels = {panel.get_ylabel() for panel in draw_figure("history", runs, options=three).axes}
     assert labels >= {"rho spent", "test loss (nats)", "message norm"}
-    members = [comparison_run(n, method="noisy-minibatch-sgd") for n in (10, 20)]
-    panels = draw_figure("comparison", members, options=one).axes
-    assert [panel.get_ylabel() for panel in panels] == ["test accuracy (%)", "gradients computed"]
     for name, value in (("tradeoff", "test_los"), ("history", "auc"), ("scaling", "test_loss")):
         with pytest.raises(InputError):
             draw_figure(name, runs, options=FigureOptions(values=[value]))
@@ -295,10 +290,9 @@ def test_scaling_has_medians_and_efficiencies_of_strong_and_weak_series():
     np.testing.assert_allclose(lines(strong_efficiency)[0].get_ydata(), 100 * 10.2 / (ranks * times))
     # Eight machines on four ranks are two on each.
     np.testing.assert_allclose(lines(weak_efficiency)[0].get_ydata(), 320 / np.array([3.2, 3.4, 3.3, 4.6]))
-    for bars, below, height in zip(stack.containers, (0, 75), (75, 25), strict=True):
-        drawn = np.array([(bar.get_y(), bar.get_height()) for bar in bars])
-        np.testing.assert_allclose(drawn, [(below, height)] * 4, atol=1e-9)
-        assert [bar.get_alpha() for bar in bars] == [None, None, None, 0.5]
+    for area, below, height in zip(stack.collections, (0, 75), (75, 25), strict=True):
+        corners = {tuple(corner) for corner in area.get_paths()[0].vertices.round(9)}
+        assert corners == {(p, y) for p in (1, 2, 4, 8) for y in (below, below + height)}
     for wrong in ([1], [1, 2]):
         with pytest.raises(InputError):
             draw_figure("scaling", [on_ranks(p, 8, rho=float(rho)) for p in wrong for rho in range(1, 10)])
@@ -335,35 +329,57 @@ def test_signal_and_noise_of_a_method(tmp_path, method, rho):
     np.testing.assert_allclose(history.message_norm[-2], expected, rtol=0.7)
 
 
-def test_comparison_has_slopes_of_several_sizes_alone():
-    several = [comparison_run(n, exponent=1.5, method="noisy-minibatch-sgd") for n in (10, 20, 40)]
-    for members, panels in ((several, 3), (several[:1], 2)):
-        figure = draw_figure("comparison", members)
-        assert len(figure.axes) == panels
-        assert ("slopes 1 and 3/2" in legend(figure)) == (panels == 3)
-    _, steep = (line.get_ydata() for line in draw_figure("comparison", several).axes[2].get_lines()[1:])
-    assert steep[1] / steep[0] == pytest.approx(4**1.5)
-
-
-def completed(run):
-    """Return a summary as of a file, which holds what a preset chose."""
-    public_facts = PublicFacts(3, 1.0, run.experiment.samples)
-    return replace(
-        run,
-        experiment=run.experiment.replace(**run.experiment.preset_settings(public_facts)),
-        public_facts=public_facts,
+def test_tradeoff_of_methods_against_samples_and_gradients():
+    several = FigureOptions(values=["gradient_evaluations", "test_loss"])
+    figure = draw_figure("tradeoff", comparison_runs()[::-1], options=several)
+    gradients, loss = figure.axes
+    assert (gradients.get_xlabel(), gradients.get_xscale(), gradients.get_yscale()) == (
+        "samples n",
+        "log",
+        "log",
     )
+    assert (loss.get_ylabel(), loss.get_yscale()) == ("test loss (nats)", "linear")
+    entries = dict(text.split(": ") for text in legend(figure)[: len(METHODS)])
+    for title, (_, factor, exponent) in METHODS.items():
+        # The clipping norm that one method has is no setting of its own.
+        assert entries[title] == f"{exponent:.2f}"
+        line = next(c.lines[0] for c in gradients.containers if c.get_label() == title)
+        sizes = np.array([1000, 4000, 16_000])
+        np.testing.assert_allclose(line.get_ydata(orig=False), factor * sizes**exponent)
+    figure = draw_figure("tradeoff", comparison_runs(), "gradient_evaluations")
+    assert {*METHODS} < {*legend(figure)}
+    for title, (_, factor, exponent) in METHODS.items():
+        x, y = next(c.lines[0] for c in figure.axes[0].containers if c.get_label() == title).get_data(
+            orig=False
+        )
+        np.testing.assert_allclose(x, factor * sizes**exponent)
+        np.testing.assert_allclose(y, 1 / np.sqrt(sizes) + 0.02)
 
 
-def test_methods_are_compared_whose_presets_choose_other_settings():
+def test_points_against_a_measurement_are_means_over_seeds():
     members = [
-        completed(comparison_run(n, method=method, preset="practical"))
-        for method, n in product(("mu2-sgd", "dp-sgd"), (1000, 2000))
+        replace(run, measurements=run.measurements | {"gradient_evaluations": 100.0 * T + seed, "mu": mu})
+        for T, mu in ((10, 1.0), (20, 2.0), (40, math.inf))
+        for seed in (1, 3)
+        for run in [made(seed, rounds=T, reached=1.0 / T + 0.001 * seed)]
     ]
-    assert len({run.table_row["tail"] for run in members}) == 2
-    assert len(method_curves(members)) == 2
-    # The usual way to deal samples is the same whether it is said or not.
-    method_curves([comparison_run(1000), comparison_run(2000, partition="iid")])
+    panel = draw_figure("tradeoff", members, "gradient_evaluations").axes[0]
+    ((x, y),) = points(panel)
+    np.testing.assert_allclose(x, [1002, 2002, 4002])
+    np.testing.assert_allclose(y, [0.102, 0.052, 0.027])
+    with pytest.raises(InputError, match="gradient_evaluations"):
+        draw_figure("tradeoff", members, "gradient_evaluation")
+    # Of several methods at one size and privacy, the costs are compared.
+    several = [replace(comparison_run(1000, factor=f, method=m)) for f, m in ((1, "dp-sgd"), (2, "mu2-sgd"))]
+    figure = draw_figure("tradeoff", several)
+    assert [tuple(x) for x, _ in points(figure.axes[0])] == [(1000,), (2000,)]
+    assert get_figure("tradeoff").is_in_report(several)
+
+
+def test_times_against_ranks_are_those_of_all_repetitions():
+    repeats = [on_ranks(p, 8, elapsed=luck / p) for luck in (1.0, 1.2) for p in (1, 2, 4)]
+    figure = draw_figure("tradeoff", repeats, "ranks", FigureOptions(values=["elapsed_seconds"]))
+    assert "measured: −1.00" in legend(figure)
 
 
 def test_runs_are_chosen_by_their_settings(runs):
@@ -383,7 +399,7 @@ def test_no_such_figure_or_axis(runs, kind, x_axis):
 
 
 def test_a_report_leaves_out_what_is_private_or_says_nothing(runs):
-    never = {"attack", "coefficients", "trust", "comparison"}
+    never = {"attack", "coefficients"}
     for members, absent in ((runs, never), (runs[:2], never | {"tradeoff"})):
         figures = map(get_figure, known_names("figures"))
         assert {figure.name for figure in figures if not figure.is_in_report(members)} == absent

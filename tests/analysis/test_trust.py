@@ -1,15 +1,14 @@
 """Tables of trust modes, and the figure of their losses against the number of machines, of made-up runs."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from helpers.summaries import TRUSTED_TO, rate_run, trust_runs
 from matplotlib.colors import to_hex
 
 from mu2mpi.analysis.aggregation import TableLayout, build_sections
-from mu2mpi.analysis.figures import draw_figure, get_figure
-from mu2mpi.core.errors import InputError
+from mu2mpi.analysis.figures import FigureOptions, draw_figure
 
 NOISE = {
     "untrusted server": lambda M: M**0.5,
@@ -50,65 +49,48 @@ def style(line):
     return to_hex(line.get_color()), line.get_marker()
 
 
+def drawn(runs, x_axis="machines", value="excess_loss"):
+    return draw_figure("tradeoff", runs, x_axis, FigureOptions(values=[value]))
+
+
 def test_lines_are_servers_and_shares_of_machines_that_may_collude():
-    figure = draw_figure("trust", [*trust_runs(rho=0.5), *trust_runs(rho=2.0)][::-1])
-    assert [panel.get_title("left") for panel in figure.axes] == ["population, ρ = 0.5", "population, ρ = 2"]
+    figure = drawn([*trust_runs(rho=0.5), *trust_runs(rho=2.0)][::-1])
+    assert [panel.get_title("left") for panel in figure.axes] == ["ρ = 0.5", "ρ = 2"]
     handles = {style(line): text.split(": ") for text, line in legend(figure).items()}
     M = np.array([20, 40, 200])
     for panel in figure.axes:
-        assert (panel.get_xscale(), panel.get_yscale(), panel.get_xlabel()) == ("log", "log", "machines M")
-        drawn = [container.lines[0] for container in panel.containers]
-        assert [handles[style(line)][0] for line in drawn] == [*NOISE]
+        assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
+        lines = [container.lines[0] for container in panel.containers]
+        assert [handles[style(line)][0] for line in lines] == [*NOISE]
         # Lines that lie on each other are drawn side by side.
-        assert len({line.get_xdata(orig=False)[0] for line in drawn}) == len(drawn)
-        for noise, line in zip(NOISE.values(), drawn, strict=True):
+        assert len({line.get_xdata(orig=False)[0] for line in lines}) == len(lines)
+        for noise, line in zip(NOISE.values(), lines, strict=True):
             np.testing.assert_allclose(line.get_xdata(orig=False), M, rtol=0.15)
             np.testing.assert_allclose(line.get_ydata(orig=False), noise(M) / M)
     exponents = {name: text for name, text in list(handles.values())[: len(NOISE)]}
     assert exponents == dict.fromkeys(NOISE, "−1.00 | −1.00") | {"untrusted server": "−0.50 | −0.50"}
 
 
-def test_colluders_are_numbers_or_shares_and_a_method_has_its_title():
+def test_colluders_are_numbers_or_shares():
     runs = [
         rate_run(1 / M, 1, server="aggregated", machines=M, colluders=c)
         for M in (4, 8, 30)
         for c in (0, 1, 3)
     ]
-    said = [text.split(": ")[0] for text in legend(draw_figure("trust", runs))]
-    assert said[:3] == ["aggregated server, c = 0", "aggregated server, c = 1", "aggregated server, c = 3"]
-    settings = {"server": "shuffled", "diameter": 0.01}
+    assert [text.split(": ")[0] for text in legend(drawn(runs))][:3] == ["c = 0", "c = 1", "c = 3"]
     # A tenth is rounded up.
-    of_methods = {None: {15: 2, 20: 2, 21: 3}, "anytime-sgd": {30: 3, 40: 4, 44: 11}}
     runs = [
-        rate_run(1 / M, 1, machines=M, colluders=c, method=method, **settings)
-        for method, machines in of_methods.items()
-        for M, c in machines.items()
+        rate_run(1 / M, 1, machines=M, colluders=c, server="shuffled", diameter=0.01)
+        for M, c in {15: 2, 20: 2, 21: 3, 40: 10, 44: 11}.items()
     ]
-    figure = draw_figure("trust", runs)
-    assert [text.split(": ")[0] for text in legend(figure)][:2] == [
-        "shuffled server, c = M/10",
-        "shuffled server, c = M/4",
-    ]
-    titles = {panel.get_title("left"): len(panel.containers) for panel in figure.axes}
-    assert titles == {"population, ρ = 4, Anytime-SGD": 2, "population, ρ = 4, μ²-SGD": 1}
+    assert [text.split(": ")[0] for text in legend(drawn(runs))][:2] == ["c = M/10", "c = M/4"]
 
 
-def test_what_cannot_be_drawn_is_said():
-    runs = trust_runs()
-    longer = [run for run in trust_runs(rounds=800) if run.experiment.server == "shuffled"]
-    for wrong, option in (
-        ([run for run in runs if run.experiment.machines == 20], "--machines"),
-        (runs + longer, "--where rounds="),
-        ([run for rho in range(1, 6) for run in trust_runs(rho=float(rho))], "--where rho="),
-    ):
-        with pytest.raises(InputError, match=option):
-            draw_figure("trust", wrong)
-
-
-def test_a_report_has_it_where_machines_may_collude_and_m_varies():
-    runs, reported = trust_runs(), get_figure("trust").is_in_report
-    assert reported(runs)
-    assert not reported([run for run in runs if run.experiment.machines == 20])
-    assert not reported([run for run in runs if run.experiment.colluders is None])
-    few = legend(draw_figure("trust", [run for run in runs if run.experiment.machines != 40]))
-    assert {*NOISE} <= {*few}
+def test_exponents_need_three_points_and_two_logarithmic_axes():
+    few = [run for run in trust_runs() if run.experiment.machines != 40]
+    assert not any("exponent" in text for text in legend(drawn(few)))
+    for figure in (drawn(trust_runs(), "server"), drawn(trust_runs(), value="test_loss")):
+        assert not any("exponent" in text for text in legend(figure))
+        assert {panel.get_yscale() for panel in figure.axes} == {"linear"}
+    lost = [replace(run, measurements={"excess_loss": -1e-9}) for run in trust_runs()]
+    assert {panel.get_yscale() for panel in drawn(lost).axes} == {"linear"}

@@ -79,7 +79,12 @@ FOLDERS = {
         lambda: each(*({"machines": 40, "server": server, "colluders": c} for server, c in TRUST)),
         ("history",),
     ),
-    "colluders": Folder(lambda: [r for rho in (0.5, 12.5) for r in trust_runs(rho=rho)], ("trust",)),
+    "colluders": Folder(
+        lambda: [r for rho in (0.5, 12.5) for r in trust_runs(rho=rho)],
+        ("tradeoff",),
+        {"values": ["excess_loss"]},
+        "machines",
+    ),
     "who is there": Folder(
         lambda: over(machines=(50,), participation=("all", "uniform:10", "bernoulli:0.125"))
     ),
@@ -99,9 +104,14 @@ FOLDERS = {
     ),
     "one size": Folder(
         lambda: [comparison_run(1000, s, **of) for of, _, _ in METHODS.values() for s in (1, 2)],
-        ("comparison",),
+        ("tradeoff",),
     ),
-    "all methods": Folder(comparison_runs, ("comparison",)),
+    "all methods": Folder(
+        comparison_runs,
+        ("tradeoff",),
+        {"values": ["test_loss", "test_accuracy", "gradient_evaluations"]},
+    ),
+    "gradients": Folder(comparison_runs, ("tradeoff",), x_axis="gradient_evaluations"),
     "rates": Folder(lambda: rate_runs(seeds=2), ("rates",)),
     "ranks": Folder(
         lambda: [

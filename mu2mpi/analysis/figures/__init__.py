@@ -25,7 +25,7 @@ def get_figure(name: str, x_axis: str | None = None) -> "Figure":
     for package in ("matplotlib", "pandas"):
         import_extra(package)
     figure: Figure = lookup("figures", name)
-    if x_axis is not None and x_axis not in figure.x_axes:
+    if x_axis is not None and figure.x_axes is not None and x_axis not in figure.x_axes:
         hint = suggest_or_list(x_axis, figure.x_axes, "choices") if figure.x_axes else "; it has a fixed axis"
         raise InputError(f"the figure {name} cannot be drawn against {x_axis}{hint}")
     return figure
@@ -36,13 +36,13 @@ def draw_figure(
 ) -> Any:
     """Return the matplotlib figure of a name, such as ``history``, from runs without their repeats.
 
-    The horizontal axis `x_axis` is one of the figure's `x_axes`. InputError if it cannot show these runs.
+    The horizontal axis `x_axis` is as for `Figure.draw`. InputError if the figure cannot show these runs.
     """
     figure = get_figure(name, x_axis)
     if options.values and not figure.has_value_panels:
         others = one_of(each for each in known_names("figures") if get_figure(each).has_value_panels)
         raise InputError(f"the figure {name} has no panels for --values. Use {others}")
-    distinct, _ = drop_repeated_runs(runs, *figure.repetition_columns)
+    distinct, _ = drop_repeated_runs(runs, *figure.repetition_columns, *({"ranks"} & {x_axis}))
     lacking = [run.path for run in distinct if math.isnan(run.table_row.get(figure.required_column, 0.0))]
     if lacking:
         quantity = figure.required_column.replace("_", " ")

@@ -21,8 +21,10 @@ from mu2mpi.analysis.setting_labels import (
     PRIVACY_SETTINGS,
     RunGroup,
     are_losses_in_nats,
+    comparable_settings,
     group_runs,
     selection_error,
+    settings_of_methods,
     sort_key,
     varying_settings,
 )
@@ -31,6 +33,7 @@ from mu2mpi.losses.metrics.metric import all_metrics
 from mu2mpi.results.reader import RunSummary
 
 CHANNEL_LIMITS = {"panels": 4, "colours": 7, "dashes": len(DASHES)}  # largest number of each in a figure
+MAX_COLOURS_WITHOUT_DASHES = 20  # where markers distinguish similar colours
 MIN_FIT_POINTS = 3  # fewest points to fit an exponent to
 # Distance of lines, and of all of them, at a value of the horizontal axis, relative to the next value
 DODGE_STEP, MAX_DODGE = 0.05, 0.2
@@ -43,6 +46,7 @@ class VisualEncoding(NamedTuple):
     groups: list[tuple[RunGroup, int, dict[str, Any]]]
     titles: list[str]
     legend: list[Any]
+    line_settings: Settings  # that distinguish the lines of a panel
 
 
 def encode_runs(
@@ -55,13 +59,17 @@ def encode_runs(
     """Assign panels, colours and dashes to groups of runs by the settings in which they differ.
 
     `pooled_settings` are ignored, `panel_settings` become panels, the first of `colour_settings` becomes
-    colour and the others dashes, unless `CHANNEL_LIMITS` requires another choice. InputError if none fits.
+    colour and the others dashes, unless `CHANNEL_LIMITS` requires another choice. Settings that the method
+    determines have no encoding. InputError if none fits.
     """
     varying = [name for name in varying_settings(runs) if name not in pooled_settings]
+    if "method" in varying:
+        of_methods = settings_of_methods(runs, pooled_settings)
+        varying = [name for name in varying if name not in of_methods]
     candidates = (name for name in (*colour_settings, *varying) if name in varying)
     hue = next((name for name in candidates if name not in panel_settings), None)
     preferred = ["panels" if n in panel_settings else "colours" if n == hue else "dashes" for n in varying]
-    groups = group_runs(runs, varying)
+    groups = group_runs(runs, varying, comparable_settings(runs))
     # The sort is stable: of equally many changes, the first assignment wins.
     assignments = product(CHANNEL_LIMITS, repeat=len(varying)) if len(varying) <= 8 else [tuple(preferred)]
     for assignment in sorted(assignments, key=lambda assignment: sum(map(str.__ne__, assignment, preferred))):
@@ -72,7 +80,8 @@ def encode_runs(
         if is_split or (varying and not channels[1]):
             continue
         levels = [len({_setting_values(group, names) for group in groups}) for names in channels]
-        if all(count <= limit for count, limit in zip(levels, CHANNEL_LIMITS.values(), strict=True)):
+        limits = CHANNEL_LIMITS | ({} if channels[2] else {"colours": MAX_COLOURS_WITHOUT_DASHES})
+        if all(count <= limit for count, limit in zip(levels, limits.values(), strict=True)):
             return encode_groups(groups, options, *channels)
     widest = max(varying, key=lambda name: len({group.settings[name] for group in groups}))
     problem = f"these runs differ in too many settings for one figure ({', '.join(varying)})"
@@ -105,7 +114,7 @@ def encode_groups(
         legend.append(legend_entry(label, **line_style(colours[k], 0, k) | plain))
     for k, label in enumerate(dash_labels if dash else ()):
         legend.append(legend_entry(label, **line_style(FOREGROUND, k, k)))
-    return VisualEncoding(list(zip(groups, panels, styles, strict=True)), titles, legend)
+    return VisualEncoding(list(zip(groups, panels, styles, strict=True)), titles, legend, [*colour, *dash])
 
 
 def loss_label(runs: Iterable[RunSummary], name: str = "test loss") -> str:
@@ -129,6 +138,13 @@ def measured_y_axes(runs: Sequence[RunSummary], options: FigureOptions) -> list[
             factor = 100.0 if is_percentage else 1.0
         y_axes.append((name, label, factor))
     return y_axes
+
+
+def is_drawn_by_ratio(runs: Sequence[RunSummary], name: str) -> bool:
+    """Return whether a measurement is a positive amount, such as a time, and no test loss or metric."""
+    values = [run.table_row.get(name, math.nan) for run in runs]
+    is_amount = name != "test_loss" and name.removeprefix("test_") not in all_metrics()
+    return is_amount and all(value > 0 for value in values if not math.isnan(value))
 
 
 def dodged_places(values: Sequence[float], k: int, count: int, is_log: bool) -> dict[float, float]:

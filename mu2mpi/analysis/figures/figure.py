@@ -19,7 +19,7 @@ from mu2mpi.results.reader import RunSummary
 
 FOREGROUND = "#1a1a1a"
 DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)), (0, (3, 3)))
-MARKERS = "osD^v"
+MARKERS = "osD^vPX<>p*hd"
 
 MIN_PANEL_WIDTH_INCHES = 1.6
 MAX_FIGURE_HEIGHT_INCHES = 4.0  # inches, unless panels would be less than their smallest height
@@ -235,7 +235,8 @@ class Figure:
     component_kind = "figures"
     name: str  # of ``mu2mpi plot NAME``
     required_column = ""  # column of `RunSummary.table_row` that every run must have; empty for none
-    x_axes: tuple[str, ...] = ()  # values of ``--x-axis``; empty for a fixed horizontal axis
+    # Values of ``--x-axis``; empty for a fixed horizontal axis, None for any setting or measurement
+    x_axes: tuple[str, ...] | None = ()
     has_value_panels = False  # whether ``--values`` chooses the panels
     repetition_columns: tuple[str, ...] = ()  # columns in which repeated runs of one experiment differ
     report_settings: tuple[str, ...] = ()  # of which one must differ in reports with it; empty for any report
@@ -248,7 +249,7 @@ class Figure:
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
         """Draw a figure of at least one run; InputError if the figure cannot show these runs.
 
-        The horizontal axis `x_axis` is one of `x_axes`, or None for the default.
+        The horizontal axis `x_axis` is one of `x_axes`, if it has some, or None for the default.
         """
         raise NotImplementedError
 

@@ -23,8 +23,7 @@ from mu2mpi.analysis.setting_labels import (
     AVERAGED_SETTINGS,
     GroupKey,
     RunGroup,
-    colluders_getter,
-    format_share,
+    comparable_settings,
     group_runs,
     selection_error,
 )
@@ -99,12 +98,7 @@ def fit_rates(runs: Sequence[RunSummary]) -> list[FittedRate]:
     """Fit an exponent to each group of runs with known excess losses that differ in one variable."""
     measured = [run for run in runs if math.isfinite(run.measurements.get("excess_loss", math.nan))]
     private = [run for run in measured if math.isfinite(run.experiment.rho)]
-    rates, colluders = [], colluders_getter(runs)
-
-    def get_row(run: RunSummary) -> dict[str, Any]:
-        share = colluders(run)
-        return run.independent_settings | {"colluders": None if share is None else format_share(share)}
-
+    rates, get_row = [], comparable_settings(runs)
     for variable in RATE_VARIABLES:
         is_rho = variable.setting == "rho"
         varied = {variable.setting, *AVERAGED_SETTINGS, *PROBLEM_SETTINGS, *["epsilon"] * is_rho}

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas
-from matplotlib.patches import Patch
 
 from mu2mpi.analysis.figures.figure import (
     FOREGROUND,
@@ -23,11 +22,11 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import RunSummary
 
-BACKGROUND = "white"
-HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "oo", "++", "--")  # of bars, which differ in greyscale
 IDEAL_SCALING_STYLE: dict[str, Any] = {"color": FOREGROUND, "linestyle": ":", "linewidth": 0.9}
-HOLLOW_MARKER: dict[str, Any] = {"linestyle": "", "markerfacecolor": BACKGROUND}
+HOLLOW_MARKER: dict[str, Any] = {"linestyle": "", "markerfacecolor": "white"}
 MAX_SCALING_SERIES = 3
+# Median, minimum and maximum of the milliseconds per round, and whether ranks exceed cores
+TIME_COLUMNS = ("time", "low", "high", "oversubscribed")
 
 
 @register
@@ -48,15 +47,12 @@ class ScalingFigure(Figure):
         count = max(map(len, columns.values()))
         if count > MAX_SCALING_SERIES:
             raise InputError(f"{count} series are too many for one figure. Select runs with --where")
-        heights = [2.1, 1.7, *[1.0] * count]
-        layout = Layout(options, len(heights), len(columns), heights, sharex="col", sharey=True)
+        layout = Layout(
+            options, 2 + count, len(columns), [2.1, 1.7, *[1.0] * count], sharex="col", sharey=True
+        )
         everything = pandas.concat([points for series in columns.values() for points in series.values()])
-        colours = palette(sum(map(len, columns.values())))
-        phases = [name for name in everything if name not in TIME_COLUMNS and everything[name].max() > 0.001]
-        bar_properties = {
-            phase: {"facecolor": colour, "hatch": hatch, "edgecolor": BACKGROUND, "linewidth": 0.6}
-            for phase, colour, hatch in zip(phases, palette(len(phases)), HATCHES, strict=False)
-        }
+        colours, areas = palette(sum(map(len, columns.values()))), list[Any]()
+        phases = [name for name in everything if name not in TIME_COLUMNS and everything[name].max() > 0.1]
         for column, (title, series) in zip(layout.panels.T, columns.items(), strict=True):
             for panel in column[2 + len(series) :]:
                 panel.set_axis_off()
@@ -65,11 +61,11 @@ class ScalingFigure(Figure):
                 style = line_style(colours[k], k, k)
                 layout.legend.append(legend_entry(label, **style))
                 _draw_points(column, points, style | {"label": label}, is_weak=title.startswith("weak"))
-                _draw_phases(panel, points, bar_properties)
-                panel.set_title(label)
-            column[0].set(yscale="log", ylabel="time per round (ms)")
+                shares = points.reindex(columns=phases, fill_value=0.0).to_numpy().T
+                areas = panel.stackplot(points.index, shares, labels=phases, colors=palette(len(phases)))
+                panel.set(title=label, ylabel="time share (%)", ylim=(0, 100))
+            column[0].set(yscale="log", ylabel="time per round (ms)", title=title)
             column[1].set(ylim=(0, None), ylabel="efficiency (%)")
-            column[0].set_title(title)
             for panel in column:
                 panel.set_xlabel("MPI ranks")
             set_log_ticks(column[0].xaxis, (ranks for points in series.values() for ranks in points.index))
@@ -79,12 +75,8 @@ class ScalingFigure(Figure):
             layout.legend.append(bars)
         if everything.oversubscribed.any():
             layout.legend.append(legend_entry("hollow: more ranks than cores", marker="o", **HOLLOW_MARKER))
-        layout.legend += [Patch(label=phase, **properties) for phase, properties in bar_properties.items()]
+        layout.legend += areas
         return layout
-
-
-# Median, minimum and maximum of the milliseconds per round, and whether ranks exceed cores
-TIME_COLUMNS = ("time", "low", "high", "oversubscribed")
 
 
 def _scaling_series(
@@ -99,21 +91,24 @@ def _scaling_series(
 
     series = {}
     for (level, *values), same_level in group_by_columns(runs, ["", *names], get_row).items():
-        rows = pandas.DataFrame([{**run.phase_seconds, "evaluation": 0.0} for run in same_level]).fillna(0.0)
-        rows = rows.div(rows.sum(axis=1).replace(0.0, 1.0), axis=0).drop(columns="evaluation")
-        for row, run in zip(rows.index, same_level, strict=True):
-            # Evaluation is not part of a round.
-            seconds = run.measurements["elapsed_seconds"] - run.phase_seconds.get("evaluation", 0.0)
-            rows.loc[row, "time"] = 1e3 * seconds / (run.experiment.rounds or 1)
-            cores = run.measurements.get("cores", np.inf)
-            rows.loc[row, "oversubscribed"] = run.measurements["ranks"] > cores
-        by_ranks = rows.groupby([int(run.measurements["ranks"]) for run in same_level])
+        by_ranks = pandas.DataFrame(map(_times, same_level)).fillna(0.0).groupby("ranks")
         if len(by_ranks) > 1:
-            times = by_ranks["time"].agg(time="median", low="min", high="max")
             labels = [label.format(level), options.labels.settings(dict(zip(names, values, strict=True)))]
+            times = by_ranks["time"].agg(time="median", low="min", high="max")
             points = by_ranks.mean().drop(columns="time").join(times)
             series[", ".join(filter(None, labels))] = points.assign(oversubscribed=points.oversubscribed > 0)
     return series
+
+
+def _times(run: RunSummary) -> dict[str, float]:
+    """Return the milliseconds per round and the percentages of the phases of a run, without evaluation."""
+    phases = {**run.phase_seconds, "evaluation": 0.0}
+    seconds = run.measurements["elapsed_seconds"] - run.phase_seconds.get("evaluation", 0.0)
+    ranks, total = run.measurements["ranks"], sum(phases.values()) or 1.0
+    shares = {phase: 100 * duration / total for phase, duration in phases.items()}
+    is_oversubscribed = ranks > run.measurements.get("cores", np.inf)
+    time = 1e3 * seconds / (run.experiment.rounds or 1)
+    return {**shares, "ranks": ranks, "time": time, "oversubscribed": float(is_oversubscribed)}
 
 
 def _draw_points(panels: Any, points: pandas.DataFrame, style: dict[str, Any], is_weak: bool) -> None:
@@ -126,16 +121,3 @@ def _draw_points(panels: Any, points: pandas.DataFrame, style: dict[str, Any], i
         panel.errorbar(ranks, median, [median - low, high - median], capsize=2.5, elinewidth=0.9, **style)
         panel.plot(ranks[oversubscribed], median[oversubscribed], zorder=3, **{**style, **HOLLOW_MARKER})
         panel.plot(ranks[~oversubscribed], target[~oversubscribed], **IDEAL_SCALING_STYLE)
-
-
-def _draw_phases(panel: Any, points: pandas.DataFrame, bar_properties: dict[str, dict[str, Any]]) -> None:
-    """Draw a stacked bar of phase shares for each number of ranks; pale with more ranks than cores."""
-    ranks = points.index.to_numpy(float)
-    gap, below = np.exp(0.35 * np.diff(np.log(ranks)).min()), 0 * ranks
-    for phase, properties in bar_properties.items():
-        heights = 100 * points.get(phase, 0 * points.time).to_numpy()
-        bars = panel.bar(ranks / gap, heights, ranks * gap - ranks / gap, below, align="edge", **properties)
-        for bar, oversubscribed in zip(bars, points.oversubscribed, strict=True):
-            bar.set_alpha(0.5 if oversubscribed else None)
-        below = below + heights
-    panel.set(ylabel="time share (%)", ylim=(0, 100))

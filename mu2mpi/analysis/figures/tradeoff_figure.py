@@ -1,11 +1,22 @@
-"""Loss and accuracy (or R^2) against privacy or another setting, one line per combination of the rest."""
+"""Loss and accuracy (or R^2), or other values, against privacy, another setting or a measurement.
+
+Each line is a combination of the other settings, and has a fitted exponent where both axes are logarithmic.
+"""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas
 
 from mu2mpi.analysis.aggregation import PAPER_MEASUREMENTS, TableLayout, build_sections, check_value_names
-from mu2mpi.analysis.figures._encoding import dodged_places, encode_runs, measured_y_axes
+from mu2mpi.analysis.figures._encoding import (
+    dodged_places,
+    encode_runs,
+    fit_exponent,
+    is_drawn_by_ratio,
+    measured_y_axes,
+)
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry, set_log_ticks
 from mu2mpi.analysis.setting_labels import (
     PRIVACY_SETTINGS,
@@ -18,7 +29,7 @@ from mu2mpi.analysis.setting_labels import (
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
-from mu2mpi.results.reader import RunSummary
+from mu2mpi.results.reader import PRIVACY_ATTRIBUTES, RunSummary
 
 PAPER_MARKER: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
 # Horizontal line of runs without noise, whose rho is infinite
@@ -27,93 +38,172 @@ MAX_RANGE_RATIO = 3.0  # largest ratio of a common vertical range to that of one
 PAPER_TABLE_LAYOUT = TableLayout(rows=("server", "rho"), columns=("machines",), values=PAPER_MEASUREMENTS)
 
 
+class HorizontalAxis(NamedTuple):
+    """Horizontal axis: a setting or the ranks, whose values have ticks, or a measurement."""
+
+    name: str
+    values: list[Any]  # distinct values, ascending
+    is_measured: bool
+    is_categorical: bool
+    is_log: bool
+
+    @property
+    def ticks(self) -> list[Any]:
+        """Places of the values: the values themselves, or the numbers of categories."""
+        return [*range(len(self.values))] if self.is_categorical else self.values
+
+
 @register
 class TradeoffFigure(Figure):
     name = "tradeoff"
     required_column = "test_loss"
-    x_axes = tuple(option_fields())
+    x_axes = None
     has_value_panels = True
-    report_settings = ("rho",)
+    report_settings = ("rho", "machines", "method", "estimator", "query")
 
     def draw(self, runs: Sequence[RunSummary], options: FigureOptions, x_axis: str | None = None) -> Layout:
-        """Draw test loss, and accuracy or R², against privacy or the first numeric setting that varies."""
-        x_axis = x_axis or _default_x_axis(runs)
-        values = _distinct_values(runs, x_axis)
-        if not values:
-            raise InputError("all runs have rho = inf. Use runs with noise, or --x-axis another setting")
+        """Draw values against privacy, the first numeric setting that varies, or the number of gradients."""
+        axis = _horizontal_axis(runs, x_axis or _default_x_axis(runs), options)
         check_value_names(runs, options.values)
-        is_categorical = not _are_numbers(values)
-        is_log = not (is_categorical or options.linear) and values[0] > 0
-        colour = ("machines",) if x_axis in PRIVACY_SETTINGS else (*PRIVACY_SETTINGS, "machines")
-        encoding = encode_runs(runs, options, _pooled_settings(runs, x_axis), (), colour)
-        y_axes, ticks = measured_y_axes(runs, options), [*range(len(values))] if is_categorical else values
+        pooled = _pooled_settings(runs, axis)
+        colour = ("machines",) if {*PRIVACY_SETTINGS} <= {*pooled} else (*PRIVACY_SETTINGS, "machines")
+        # Trust modes with colluders are compared at equal privacy.
+        panels = PRIVACY_SETTINGS if "colluders" in varying_settings(runs) else ()
+        encoding, y_axes = encode_runs(runs, options, pooled, panels, colour), measured_y_axes(runs, options)
         layout = Layout(options, len(encoding.titles), len(y_axes), 2.2, encoding.titles, sharex=True)
-        layout.legend, has_noiseless = encoding.legend, False
-        for entry in encoding.legend if is_categorical else []:
-            entry.set_linestyle("" if entry.get_marker() else entry.get_linestyle())
+        by_ratio = [name for name, *_ in y_axes if axis.is_log and is_drawn_by_ratio(runs, name)]
+        _set_axes(layout, axis, {label: name in by_ratio for name, label, _ in y_axes}, runs)
+        has_noiseless, lines, exponents = False, dict[str, Any](), dict[tuple[str, int, str], float]()
         for group, row, style in encoding.groups:
-            neighbours = [other for other, k, _ in encoding.groups if k == row]
-            dodged = dodged_places(ticks, neighbours.index(group), len(neighbours), is_log)
-            places = dict(zip(values, dodged.values(), strict=True))
+            line = options.labels.settings({n: group.settings[n] for n in encoding.line_settings})
+            lines.setdefault(line, style)
+            if axis.is_measured:
+                places = _means_over_seeds(group.runs, axis.name, {*pooled} & {*varying_settings(runs)})
+            else:
+                neighbours = [other for other, k, _ in encoding.groups if k == row]
+                dodged = dodged_places(axis.ticks, neighbours.index(group), len(neighbours), axis.is_log)
+                place_of = dict(zip(axis.values, dodged.values(), strict=True)) | {math.inf: math.inf}
+                places = [place_of[_x_value(run, axis.name)] for run in group.runs]
             # No line connects categories.
-            style = style | ({"linestyle": ""} if is_categorical else {})
+            style = style | ({"linestyle": ""} if axis.is_categorical else {})
             for panel, (name, _, factor) in zip(layout.panels[row], y_axes, strict=True):
                 y_values = [factor * run.table_row.get(name, math.nan) for run in group.runs]
-                points = [*zip([_setting_value(run, x_axis) for run in group.runs], y_values, strict=True)]
-                if noisy := [(places[value], y) for value, y in points if value in places]:
-                    layout.draw_means(panel, *zip(*noisy, strict=True), **style)
-                if level := [y for value, y in points if value not in places]:
+                points = [*zip(places, y_values, strict=True)]
+                if noisy := [(x, y) for x, y in points if math.isfinite(x)]:
+                    means = layout.draw_means(panel, *zip(*noisy, strict=True), **style)
+                    if name in by_ratio:
+                        exponents[line, row, name] = fit_exponent(means.index.to_numpy(), means.to_numpy())
+                if level := [y for x, y in points if x == math.inf]:
                     has_noiseless = True
                     panel.axhline(sum(level) / len(level), color=style["color"], **NOISELESS_STYLE)
-        for column, (_, label, _) in zip(layout.panels.T, y_axes, strict=True):
-            for panel in column:
-                panel.set(xlabel=_x_axis_label(runs, x_axis, options), ylabel=label)
-                if is_categorical:
-                    panel.set_xticks(ticks, [options.labels.table_value(x_axis, value) for value in values])
-                    panel.set_xlim(-0.5, len(values) - 0.5)
-                elif is_log:
-                    set_log_ticks(panel.xaxis, values)
-            limits = [panel.get_ylim() for panel in column]
-            low, high = min(limits)[0], max(top for _, top in limits)
-            if len(limits) > 1 and high - low <= MAX_RANGE_RATIO * min(top - base for base, top in limits):
-                for panel in column:
-                    panel.set_ylim(low, high)
-        if len(encoding.titles) == 1 and x_axis in ("rho", "epsilon", "machines"):
-            is_drawn = _draw_paper_values(layout.panels[0], y_axes, runs, x_axis)
+        _share_similar_scales(layout)
+        layout.legend = _fitted_exponents(lines, exponents, options.labels.name(axis.name)) or encoding.legend
+        for entry in encoding.legend if axis.is_categorical else []:
+            entry.set_linestyle("" if entry.get_marker() else entry.get_linestyle())
+        if len(encoding.titles) == 1 and axis.name in ("rho", "epsilon", "machines"):
+            is_drawn = _draw_paper_values(layout.panels[0], y_axes, runs, axis.name)
             layout.legend += [legend_entry("the paper's values", **PAPER_MARKER)] * is_drawn
         layout.legend += [legend_entry("without noise", **NOISELESS_STYLE)] * has_noiseless
         return layout
 
 
+def _horizontal_axis(runs: Sequence[RunSummary], name: str, options: FigureOptions) -> HorizontalAxis:
+    with_ticks = (*option_fields(), "ranks")
+    check_value_names(runs, [name], with_ticks)
+    if not (values := _distinct_values(runs, name)):
+        raise InputError(f"no run has a finite {name}. Use runs with noise, or another --x-axis")
+    is_measured, is_categorical = name not in with_ticks, not _are_numbers(values)
+    # A logarithmic axis without ticks cannot show a single place.
+    is_log = not (is_categorical or options.linear) and values[0] > 0 and len(values) > is_measured
+    return HorizontalAxis(name, values, is_measured, is_categorical, is_log)
+
+
+def _set_axes(
+    layout: Layout, axis: HorizontalAxis, is_log_y: Mapping[str, bool], runs: Sequence[RunSummary]
+) -> None:
+    """Set scales, ticks and labels of all panels; `is_log_y` has the label of each column."""
+    labels = layout.options.labels
+    for column, (ylabel, is_log) in zip(layout.panels.T, is_log_y.items(), strict=True):
+        for panel in column:
+            panel.set(xlabel=_x_axis_label(runs, axis.name, layout.options), ylabel=ylabel)
+            panel.set_yscale("log" if is_log else "linear")
+            if axis.is_categorical:
+                panel.set_xticks(axis.ticks, [labels.table_value(axis.name, value) for value in axis.values])
+                panel.set_xlim(-0.5, len(axis.values) - 0.5)
+            elif axis.is_log and axis.is_measured:
+                panel.set_xscale("log")
+            elif axis.is_log:
+                set_log_ticks(panel.xaxis, axis.values)
+
+
+def _share_similar_scales(layout: Layout) -> None:
+    """Give the panels of a column a common vertical range, unless it is too large for one of them."""
+    for column in layout.panels.T:
+        limits = [panel.get_ylim() for panel in column]
+        low, high = min(limits)[0], max(top for _, top in limits)
+        if len(limits) > 1 and high - low <= MAX_RANGE_RATIO * min(top - base for base, top in limits):
+            for panel in column:
+                panel.set_ylim(low, high)
+
+
+def _fitted_exponents(
+    lines: Mapping[str, dict[str, Any]], exponents: Mapping[tuple[str, int, str], float], variable: str
+) -> list[Any]:
+    """Return legend entries of all lines with their fitted exponents by panel; none without exponents."""
+    if not (panels := sorted({key[1:] for key, value in exponents.items() if not math.isnan(value)})):
+        return []
+    legend = []
+    for line, style in lines.items():
+        numbers = (exponents.get((line, *panel), math.nan) for panel in panels)
+        texts = ("–" if math.isnan(number) else f"{number:z.2f}".replace("-", "−") for number in numbers)
+        legend.append(legend_entry(f"{line or 'measured'}: {' | '.join(texts)}", **style))
+    by_panel = ", panel by panel" * (len(panels) > 1)
+    return [*legend, legend_entry(f"numbers: fitted exponents of {variable}{by_panel}", linestyle="")]
+
+
 def _default_x_axis(runs: Sequence[RunSummary]) -> str:
     vary, (privacy, *_) = varying_settings(runs), privacy_settings(runs)
     numbers = (name for name in vary if _are_numbers(_distinct_values(runs, name)))
-    return privacy if {*PRIVACY_SETTINGS} & {*vary} else next(numbers, privacy)
+    other = "gradient_evaluations" if "method" in vary else privacy
+    return privacy if {*PRIVACY_SETTINGS} & {*vary} else next(numbers, other)
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:
     return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
-def _setting_value(run: RunSummary, name: str) -> Any:
+def _x_value(run: RunSummary, name: str) -> Any:
+    """Return the value of a setting, or of a measurement (NaN if unknown)."""
+    if name not in run.settings:
+        return run.table_row.get(name, math.nan)
     value = run.settings[name]
     return run.measurements["epsilon_exact"] if name == "epsilon" and value is None else value
 
 
 def _distinct_values(runs: Sequence[RunSummary], name: str) -> list[Any]:
-    """Return the distinct values of a setting in ascending order, without an infinite rho or epsilon."""
-    values = sorted({_setting_value(run, name) for run in runs}, key=lambda value: sort_key((value,)))
-    return [value for value in values if name not in PRIVACY_SETTINGS or math.isfinite(value)]
+    """Return the distinct values of a setting or a measurement in ascending order, without infinite ones."""
+    values = {_x_value(run, name) for run in runs}
+    finite = [value for value in values if not isinstance(value, float) or math.isfinite(value)]
+    return sorted(finite, key=lambda value: sort_key((value,)))
 
 
-def _pooled_settings(runs: Sequence[RunSummary], x_axis: str) -> list[str]:
-    """Return settings that do not separate lines: the horizontal axis, and sizes that it determines."""
-    if x_axis in PRIVACY_SETTINGS:
+def _means_over_seeds(runs: Sequence[RunSummary], name: str, point_settings: Collection[str]) -> list[float]:
+    """Return for each run the mean of a measurement over the runs with its values of some settings."""
+    points = [str([run.settings[setting] for setting in point_settings]) for run in runs]
+    values = pandas.Series([_x_value(run, name) for run in runs], dtype=float)
+    return [*values.groupby(points).transform("mean")]
+
+
+def _pooled_settings(runs: Sequence[RunSummary], axis: HorizontalAxis) -> list[str]:
+    """Return settings that separate no lines: the axis, sizes that it determines, and those it depends on."""
+    if axis.name in (*PRIVACY_SETTINGS, *PRIVACY_ATTRIBUTES):
         return [*PRIVACY_SETTINGS, "delta"]
-    rows, pooled = [run.settings for run in runs], [x_axis]
+    if axis.is_measured:
+        return ["rounds", "samples", "batch"]
+    rows, pooled = [run.table_row | run.settings for run in runs], [axis.name]
     for size in ("rounds", "machines", "samples", "batch"):
         remaining = [name for name in varying_settings(runs) if name not in (size, *pooled)]
-        if size != x_axis and is_determined_by(size, [x_axis, *remaining], rows):
+        if size != axis.name and is_determined_by(size, [axis.name, *remaining], rows):
             pooled.append(size)
     return pooled
 
@@ -138,7 +228,7 @@ def _draw_paper_values(
     for section in build_sections(runs, PAPER_TABLE_LAYOUT)[0] if are_classes else []:
         for (row, (machines, *_)), cell in section.aggregates.items():
             if cell.seeds and cell.paper_values:
-                is_drawn, place = True, _setting_value(subset[(*row, machines)][0], x_axis)
+                is_drawn, place = True, _x_value(subset[(*row, machines)][0], x_axis)
                 for panel, (name, _, factor) in zip(panels, y_axes, strict=True):
                     y = factor * cell.paper_values.get(name, math.nan)
                     panel.plot(place, y, color="black", zorder=4, **PAPER_MARKER)
