@@ -1,14 +1,14 @@
 """Comparison of two sets of results: settings, environments, and Welch tests of their measurements."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.aggregation import check_value_names, default_measurements, mean_and_std
 from mu2mpi.analysis.pivot import PivotRow, PivotTable, TableEntry, align_column, choose_format
-from mu2mpi.analysis.setting_labels import MISSING, GroupKey, Labels, varying_settings
+from mu2mpi.analysis.setting_labels import MISSING, GroupKey, Labels, RowGetter, varying_settings
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import import_extra
 from mu2mpi.core.text import text_table, wrap_paragraph
@@ -16,7 +16,6 @@ from mu2mpi.results.reader import RunSummary
 from mu2mpi.results.records import IDENTITY_ATTRIBUTES
 
 SIGNIFICANCE_LEVEL = 0.05
-_SETTING_LABELS = Labels()
 ComparedRuns = tuple[list[RunSummary], list[RunSummary]]  # A and B
 PairedRuns = Mapping[GroupKey, ComparedRuns]  # Runs of both sides by the settings that vary within a side
 
@@ -27,13 +26,17 @@ def compare(first: Sequence[RunSummary], second: Sequence[RunSummary], values: S
     compared, runs = (a, b), [*a, *b]
     values = tuple(values) or default_measurements(runs)
     check_value_names(runs, values)
+    given = [n for n in option_fields() if any(run.independent_settings[n] is not None for run in runs)]
+    facts = dict.fromkeys(name for run in runs for name in run.contents.environment)
+    facts_of_runs = [name for name in facts if name not in IDENTITY_ATTRIBUTES]
+    settings = _differences("setting", given, compared, lambda run: run.settings)
+    where = _differences("where they ran", facts_of_runs, compared, lambda r: r.contents.environment)
+    blocks = [settings or "Settings: the same.", where or "Versions and machines: the same."]
     # Settings that differ only between the sides do not tell runs apart.
     within = {name for side in compared for name in varying_settings(side)}
     names = [name for name in varying_settings(runs) if name in within]
     groups_a, groups_b = (setting_labels.group_by_settings(side, names) for side in compared)
-    pairs = {key: (groups_a[key], groups_b[key]) for key in groups_a if key in groups_b}
-    blocks = [_settings_table(compared), _environment_table(compared)]
-    if pairs:
+    if pairs := {key: (groups_a[key], groups_b[key]) for key in groups_a if key in groups_b}:
         table, p_values = _measurement_table(pairs, names, values)
         blocks += [table, _identical_models(pairs), _significance_summary(p_values)]
     for letter, side, other in (("A", groups_a, groups_b), ("B", groups_b, groups_a)):
@@ -43,36 +46,24 @@ def compare(first: Sequence[RunSummary], second: Sequence[RunSummary], values: S
     return "\n\n".join(filter(None, blocks))
 
 
-def _settings_table(compared: ComparedRuns) -> str:
-    """Return a table of settings that differ between two sets of runs, unless computed in both."""
+def _differences(title: str, names: Iterable[str], compared: ComparedRuns, get_row: RowGetter) -> str:
+    """Return a table of the named values of both sides, where they differ; empty if nowhere."""
     rows = []
-    for name in option_fields():
-        values = [{run.settings[name] for run in side} for side in compared]
-        is_given = any(run.independent_settings[name] is not None for side in compared for run in side)
-        if values[0] != values[1] and is_given:
-            ordered = (sorted(of_side, key=lambda v: setting_labels.sort_key((v,))) for of_side in values)
-            rows.append([name, *(", ".join(_SETTING_LABELS.value(name, v) for v in vs) for vs in ordered)])
-    return text_table(["setting", "A", "B"], [rows]) if rows else "Settings: the same."
-
-
-def _environment_table(compared: ComparedRuns) -> str:
-    environments = [[run.contents.environment for run in side] for side in compared]
-    names = dict.fromkeys(name for side in environments for environment in side for name in environment)
-    rows = []
-    for name in (name for name in names if name not in IDENTITY_ATTRIBUTES):
-        values = ({str(environment.get(name, MISSING)) for environment in side} for side in environments)
-        a, b = (", ".join(sorted(of_side)) for of_side in values)
+    for name in names:
+        a, b = (
+            setting_labels.join_values(get_row(run).get(name, MISSING) for run in side) for side in compared
+        )
         rows += [[name, a, b]] if a != b else []
-    return text_table(["where they ran", "A", "B"], [rows]) if rows else "Versions and machines: the same."
+    return text_table([title, "A", "B"], [rows]) if rows else ""
 
 
 def _measurement_table(
     pairs: PairedRuns, names: Sequence[str], values: Sequence[str]
 ) -> tuple[str, list[float]]:
     """Return a table of the means of both sides, and the p-values of their differences."""
-    rows, p_values = [], []
+    rows, p_values, labels = [], [], Labels()
     for key, compared in pairs.items():
-        labels = [_SETTING_LABELS.table_value(name, value) for name, value in zip(names, key, strict=True)]
+        row_labels = [labels.table_value(name, value) for name, value in zip(names, key, strict=True)]
         for value in values:
             samples = [[run.table_row.get(value, math.nan) for run in side] for side in compared]
             a, b = map(mean_and_std, samples)
@@ -81,9 +72,9 @@ def _measurement_table(
             numbers = [(style.text(e.mean), style.text(e.std)) for e in (a, b)]
             numbers += [(style.text(b.mean - a.mean), ""), (f"{p_values[-1]:.2g}", "")]
             entries = [TableEntry(MISSING if m == "nan" else m, std.replace("nan", "")) for m, std in numbers]
-            rows.append(PivotRow(0, [*labels, style.label], entries))
-            labels = [""] * len(names)
-    table = PivotTable("", [*map(_SETTING_LABELS.name, names), ""], ["A", "B", "B - A", "p"], rows, "")
+            rows.append(PivotRow(0, [*row_labels, style.label], entries))
+            row_labels = [""] * len(names)
+    table = PivotTable("", [*map(labels.name, names), ""], ["A", "B", "B - A", "p"], rows, "")
     text = text_table(table.header, table.blocks(align_column))
     counts = sorted({len(side) for compared in pairs.values() for side in compared})
     over = f"{' or '.join(map(str, counts))} runs" if counts != [1] else "one run"

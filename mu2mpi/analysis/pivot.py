@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from mu2mpi.analysis.aggregation import TABLE_AXIS_SETTINGS, TableSection
 from mu2mpi.analysis.setting_labels import COLLUDERS_SHARE, MISSING, PRIVACY_SETTINGS, GroupKey, Labels
-from mu2mpi.core.text import TableRow, html_table
+from mu2mpi.core.text import TableRow
 from mu2mpi.losses.metrics.metric import all_metrics
 
 # Measurements of which the lowest is the best, beside the loss and metrics
@@ -86,11 +86,6 @@ class PivotTable:
         rows = zip(self.rows, zip(*map(format_column, columns), strict=True), strict=True)
         blocks = groupby(rows, key=lambda pair: pair[0].block_number)
         return [[[*row.labels, *numbers] for row, numbers in block] for _, block in blocks]
-
-    def to_html(self) -> str:
-        """Return the table as HTML for a notebook, with title and legend as its caption."""
-        blocks = self.blocks(lambda column: [entry.text("{}") for entry in column])
-        return html_table(chain.from_iterable(blocks), self.header, f"{self.title}. {self.legend}")
 
 
 class ValueFormat(NamedTuple):

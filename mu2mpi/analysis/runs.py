@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from mu2mpi.analysis.aggregation import TableLayout
-from mu2mpi.analysis.pivot import PivotTable, pivot_tables
 from mu2mpi.analysis.setting_labels import Labels, format_value, select_runs
 from mu2mpi.analysis.tables import TableFormat, TableStyle, build_table
 from mu2mpi.config.experiment_options import option_fields
@@ -148,9 +147,10 @@ class Runs(Sequence[Result]):
     def __repr__(self) -> str:
         return f"<{len(self)} runs>"
 
-    def _repr_html_(self) -> str:
-        tables = pivot_tables(build_table(self.summaries).sections, Labels()) if self.summaries else []
-        return f"<p>{len(self)} runs</p>" + "".join(map(PivotTable.to_html, tables))
+    def _repr_markdown_(self) -> str:
+        return "\n\n".join(
+            [f"{len(self)} runs", *([self.table(format="markdown")] if self.summaries else [])]
+        )
 
     def __len__(self) -> int:
         return len(self.summaries)

@@ -1,7 +1,7 @@
 """Command-line options, and reading of result files, that several commands share."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,15 +51,12 @@ def add_paths(parser: ArgumentParser, nargs: str = "+", metavar: str = "PATH") -
     parser.add_argument("paths", type=Path, nargs=nargs, metavar=metavar, help="result files or folders")
 
 
-def read_runs(arguments: Namespace, prefetch: Collection[str] = ()) -> "tuple[list[RunSummary], list[str]]":
-    """Read the results at a command's paths; return the runs that --where selects, and warnings.
-
-    `prefetch` is that of `mu2mpi.results.reader.read_summary`.
-    """
+def read_runs(arguments: Namespace) -> "tuple[list[RunSummary], list[str]]":
+    """Read the results at a command's paths; return the runs that --where selects, and warnings."""
     from mu2mpi.analysis.setting_labels import select_runs
     from mu2mpi.results.result_files import load_summaries, require_results
 
-    runs, warnings = load_summaries(arguments.paths, arguments.strict, prefetch=prefetch)
+    runs, warnings = load_summaries(arguments.paths, arguments.strict)
     warn(*(f"skipped: {warning}" for warning in warnings))
     require_results(runs, arguments.paths)
     return select_runs(runs, arguments.where), warnings

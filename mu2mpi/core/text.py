@@ -30,16 +30,10 @@ def text_table(header: TableRow, blocks: Sequence[TableRowGroup]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in lines)
 
 
-def html_table(rows: Iterable[TableRow], header: TableRow = (), caption: str = "") -> str:
-    """Format a table as HTML for a notebook, with a header and a caption unless they are empty."""
-
-    def line(row: TableRow, tag: str) -> str:
-        cells = (f'<{tag} style="text-align: left">{html.escape(cell)}</{tag}>' for cell in row)
-        return f"<tr>{''.join(cells)}</tr>"
-
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    lines = [*[line(header, "th")] * bool(header), *(line(row, "td") for row in rows)]
-    return "\n".join([f"<table>{title}", *lines, "</table>"])
+def html_table(rows: Iterable[TableRow]) -> str:
+    """Format rows as an HTML table for a notebook."""
+    cells = ([f'<td style="text-align: left">{html.escape(cell)}</td>' for cell in row] for row in rows)
+    return "\n".join(["<table>", *(f"<tr>{''.join(row)}</tr>" for row in cells), "</table>"])
 
 
 def wrap_paragraph(text: str) -> str:

@@ -2,23 +2,18 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import lru_cache
+from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.config.experiment_options import COMPONENT_KINDS
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import check_readable
 from mu2mpi.core.hdf5 import open_for_reading, read_attributes, read_text
-from mu2mpi.core.registry import registered_options
 from mu2mpi.core.toml import parse_toml
 from mu2mpi.privacy.statement import PrivacyStatement
 from mu2mpi.results.records import RESULT_SCHEMA
-
-_SEED_LINE = re.compile(r"^seed = (0|[1-9]\d{0,17})$", re.MULTILINE)  # below the limit of 63 bits
 
 
 @contextmanager
@@ -56,8 +51,9 @@ def open_result(path: Path) -> Iterator[h5py.File]:
 
 def stored_experiment(file: h5py.Group, path: Path) -> Experiment:
     """Return the settings of the run that are stored in an open result file or checkpoint."""
+    text = read_text(file.id, "experiment")
     try:
-        experiment = _parse_experiment(read_text(file.id, "experiment"), str(path))
+        experiment = Experiment.from_settings(parse_toml(text, str(path)), str(path))
     except InputError as error:
         if not h5py.h5a.exists(file.id, b"imported_files"):
             raise
@@ -67,24 +63,6 @@ def stored_experiment(file: h5py.Group, path: Path) -> Experiment:
     if experiment.machines is None or experiment.rounds is None:
         raise InputError(f"{path} is incomplete: its experiment lacks the number of machines or of rounds")
     return experiment
-
-
-def _parse_experiment(text: str, origin: str) -> Experiment:
-    """Experiment from TOML text; texts that differ in the seed alone are parsed and validated once."""
-    seeds = _SEED_LINE.findall(text)
-    # Without strings of several lines, a line ``seed = ...`` is the setting.
-    if len(seeds) == 1 and not ('"""' in text or "'''" in text):
-        with suppress(InputError):  # The error below has the right origin and seed.
-            registered = registered_options(*COMPONENT_KINDS.values())
-            template = _parse_template(_SEED_LINE.sub("seed = 0", text), registered)
-            return template.replace_unvalidated(seed=int(seeds[0]))
-    return Experiment.from_settings(parse_toml(text, origin), origin)
-
-
-@lru_cache(maxsize=256)
-def _parse_template(text: str, registered: tuple[object, ...]) -> Experiment:
-    """Experiment from TOML text, cached until a component is registered."""
-    return Experiment.from_settings(parse_toml(text, ""))
 
 
 def stored_privacy(file: h5py.Group, path: Path) -> PrivacyStatement:

@@ -1,7 +1,7 @@
 """Read HDF5 result files: in full, or only a summary for tables and figures."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -88,7 +88,9 @@ class RunSummary:
     def contents(self) -> RunContents:
         """Contents for comparisons and privacy reports, read from the result file at the first access."""
         with open_result(self.path) as file:
-            return _read_contents(file, self.path, self.experiment)
+            digest = records.model_digest(_read_matrix(file, "x"), _read_matrix(file, "w"))
+            privacy, environment = stored_privacy(file, self.path), _read_environment(file)
+            return RunContents(self.path, self.experiment, privacy, environment, digest)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -172,11 +174,8 @@ def read_experiment(path: Path) -> Experiment:
         return stored_experiment(file, path)
 
 
-def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
-    """Read settings and final measurements from a result file; raises the errors of `read_result`.
-
-    `prefetch` names properties of the summary, ``history`` or ``contents``, to read without a second opening.
-    """
+def read_summary(path: Path) -> RunSummary:
+    """Read settings and final measurements from a result file; raises the errors of `read_result`."""
     with open_result(path) as file:
         experiment = stored_experiment(file, path)
         privacy, history = open_group(file, "privacy"), open_group(file, "history")
@@ -210,12 +209,7 @@ def read_summary(path: Path, prefetch: Collection[str] = ()) -> RunSummary:
         version = read_attributes(file, "mu2mpi_version").get("mu2mpi_version", "")
         created, loss = read_text(file.id, "created"), last["test_loss"]
         accuracy, r2 = (last.get(name, math.nan) for name in ("test_accuracy", "test_r2"))
-        run = RunSummary(path, experiment, created, loss, accuracy, measurements, r2, public_facts, version)
-        if "history" in prefetch:
-            vars(run)["history"] = stored_history(file)
-        if "contents" in prefetch:
-            vars(run)["contents"] = _read_contents(file, path, experiment)
-        return run
+        return RunSummary(path, experiment, created, loss, accuracy, measurements, r2, public_facts, version)
 
 
 def _read_environment(file: h5py.Group) -> dict[str, Any]:
@@ -230,11 +224,6 @@ def _read_cost(file: h5py.Group) -> dict[str, Any]:
     attributes = read_attributes(file["cost"])
     attributes["core_seconds"] = float(attributes["core_seconds"])
     return {**attributes, "peak_memory": read_array(file.id, "cost/peak_memory")}
-
-
-def _read_contents(file: h5py.Group, path: Path, experiment: Experiment) -> RunContents:
-    digest = records.model_digest(_read_matrix(file, "x"), _read_matrix(file, "w"))
-    return RunContents(path, experiment, stored_privacy(file, path), _read_environment(file), digest)
 
 
 def _read_array_or_none(file: h5py.Group, name: str) -> IntArray | None:

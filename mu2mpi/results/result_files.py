@@ -2,12 +2,12 @@
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.text import print_message
 from mu2mpi.results.reader import RunSummary, read_summary
 from mu2mpi.results.records import CANARIES_SUFFIX, RESULT_SUFFIX
 
@@ -17,18 +17,14 @@ F = TypeVar("F")
 T = TypeVar("T")
 
 
-def load_summaries(
-    paths: Iterable[Path], strict: bool = False, *, prefetch: Collection[str] = ()
-) -> tuple[list[RunSummary], list[str]]:
+def load_summaries(paths: Iterable[Path], strict: bool = False) -> tuple[list[RunSummary], list[str]]:
     """Read the summaries of result files in files and folders, with a warning for each reason to skip some.
 
-    With `strict`, raise InputError instead of skipping. Folders are searched by `find_result_files`, and
-    `prefetch` is that of `read_summary`.
+    With `strict`, raise InputError instead of skipping. Folders are searched by `find_result_files`.
     """
     files, warnings = find_result_files(paths)
     summaries, skipped = [], dict[str, list[Path]]()
-    read = partial(_read_summary_or_error, prefetch=prefetch)
-    for path, summary in zip(files, map_files(read, files, "reading"), strict=True):
+    for path, summary in zip(files, map_files(_read_summary_or_error, files, "reading"), strict=True):
         if isinstance(summary, RunSummary):
             summaries.append(summary)
         else:
@@ -42,29 +38,23 @@ def load_summaries(
     return summaries, warnings
 
 
-def _read_summary_or_error(path: Path, prefetch: Collection[str]) -> RunSummary | str:
+def _read_summary_or_error(path: Path) -> RunSummary | str:
     try:
-        return read_summary(path, prefetch)
+        return read_summary(path)
     except InputError as error:
         return str(error)
 
 
 def map_files(function: Callable[[F], T], files: Sequence[F], action: str) -> Iterator[T]:
-    """Yield `function(file)` of each file in order, and show the progress if there are many."""
-    return iter(show_progress(map(function, files), len(files), action))
+    """Yield `function(file)` of each file in order; of many, with a progress bar, or a line in a log."""
+    results = map(function, files)
+    if len(files) >= PROGRESS_MIN_FILES and not sys.stderr.isatty():
+        print_message(f"mu2mpi: {action} {len(files):,} files")
+    elif len(files) >= PROGRESS_MIN_FILES:
+        from tqdm import tqdm
 
-
-def show_progress(results: Iterable[T], count: int, action: str) -> Iterable[T]:
-    """Iterate over results of files; show a progress bar (terminal) or a line (log) if there are many."""
-    if count < PROGRESS_MIN_FILES:
-        return results
-    if not sys.stderr.isatty():
-        print(f"mu2mpi: {action} {count:,} files", file=sys.stderr, flush=True)
-        return results
-    from tqdm import tqdm
-
-    bar: Iterable[T] = tqdm(results, desc=action, total=count, unit="file", leave=False, delay=0.5)
-    return bar
+        return iter(tqdm(results, desc=action, total=len(files), unit="file", leave=False, delay=0.5))
+    return results
 
 
 def find_result_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:

@@ -16,7 +16,6 @@ from mu2mpi.cli.commands import command_names
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core import registry
 from mu2mpi.core.registry import lookup
-from mu2mpi.results import opening
 from mu2mpi.results.reader import read_result
 
 OWN = """
@@ -96,7 +95,6 @@ def test_results_name_imported_files_that_analysis_does_not_import_by_itself(own
     assert str(own) in read_result("a.h5").environment["imported_files"]
     del registry._components["losses"]["mine"], sys.modules["own_things"]
     monkeypatch.setattr(registry, "_imported_files", {})
-    opening._parse_template.cache_clear()  # as in a new process
     capsys.readouterr()
     assert cli.main(["show", "a.h5"]) == 2
     assert f"a.h5 was made with {own}; give --import FILE" in capsys.readouterr().err

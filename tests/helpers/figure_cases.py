@@ -37,6 +37,7 @@ def made(seed=1, test_loss=0.5, score=0.7, ranks=1, seconds=1.0, **settings):
     figures = {"epsilon_exact": exact, "ranks": ranks, "cores": 4, "elapsed_seconds": seconds, "sigma": 1.0}
     phases = ("compute", "noise", "step", "data", "communication", "waiting", "evaluation")
     figures |= {f"{phase}_seconds": seconds / 7 for phase in phases} | {"parameters": 650}
+    figures["gradient_evaluations"] = 2 * experiment.machines * (experiment.rounds or 1)
     scores = (math.nan, score) if experiment.loss == "squared" else (score, math.nan)
     run = RunSummary(Path(f"{seed}.h5"), experiment, "", test_loss, scores[0], figures, scores[1])
     t = np.unique(np.geomspace(1, experiment.rounds or 1, 8).astype(np.int64))

@@ -169,7 +169,12 @@ def mean_history(runs: Sequence[RunSummary], x: str, y: str) -> pandas.DataFrame
     return means[means["count"] == len(runs)]
 
 
-def fit_exponent(x: FloatArray, y: FloatArray) -> float:
-    """Least-squares slope of log y by log x; NaN for fewer than `MIN_FIT_POINTS` points or any y <= 0."""
-    is_fitted = len(x) >= MIN_FIT_POINTS and min(y) > 0
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0]) if is_fitted else math.nan
+def fit_exponents(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return the least-squares slopes of log y by log x, with x of shape (points,) and y of (..., points).
+
+    A slope is NaN for fewer than `MIN_FIT_POINTS` points, or for any y <= 0.
+    """
+    if len(x) < MIN_FIT_POINTS:
+        return np.full(y.shape[:-1], np.nan)
+    log_x = np.log(x) - np.mean(np.log(x))
+    return np.asarray(np.log(np.where(y > 0, y, np.nan)) @ log_x / (log_x @ log_x))

@@ -85,8 +85,8 @@ class Layout:
         Options whose `user_axes` replace all panels, or the first of each row.
     rows, columns : int
         Shape of the array `panels`.
-    height : float or sequence of float
-        Inches of every panel, or of the panels of each row; less in a figure of `MAX_FIGURE_HEIGHT_INCHES`.
+    height : float
+        Inches of every panel; less in a figure of `MAX_FIGURE_HEIGHT_INCHES`.
     titles : sequence of str
         Titles of the rows, or of the panels of a single row.
     sharex : bool or str
@@ -102,7 +102,7 @@ class Layout:
         options: FigureOptions,
         rows: int,
         columns: int,
-        height: float | Sequence[float],
+        height: float,
         titles: Sequence[str] = (),
         *,
         sharex: Any = False,
@@ -113,16 +113,14 @@ class Layout:
         self.legend: list[Any] = []
         fitting_panels = max(1, int(options.width / MIN_PANEL_WIDTH_INCHES))
         lines = -(-columns // fitting_panels)  # of the grid, for each row
-        self._min_height = min_height
-        self._heights = np.repeat(np.broadcast_to(np.asarray(height, float), rows), lines)
-        size = (options.width, self._heights.sum() + 0.4 * len(self._heights) + 2)
+        self._height, self._min_height = height, min_height
+        size = (options.width, rows * lines * (height + 0.4) + 2)
         self.figure = NotebookFigure(figsize=size, layout="constrained")
         self.grid = self.figure.subplots(
-            len(self._heights),
+            rows * lines,
             -(-columns // lines),
             sharex=sharex,
             sharey="row" if sharey else False,
-            height_ratios=self._heights.tolist(),
             squeeze=False,
         )
         cells = self.grid.reshape(rows, -1)
@@ -201,13 +199,13 @@ class Layout:
                 panel.tick_params(labelbottom=True)  # which a shared axis has in the last row alone
             is_repeated = not is_last and xlabels[i][j] == xlabels[i + 1][j]
             panel.set_xlabel("" if is_repeated else wrap_text(xlabels[i][j], width))
-        figure, heights = self.figure, self._heights
+        figure, inches = self.figure, self._height
         figure.align_ylabels()
         for step in range(3):
             for (i, j), panel in np.ndenumerate(self.grid):
                 is_repeated = j > 0 and ylabels[i][j] == ylabels[i][j - 1]
                 is_common = rows > 1 and len({row[j] for row in ylabels}) == 1
-                label = wrap_text(ylabels[i][j], float(heights.sum() if is_common else heights[i] + 0.3))
+                label = wrap_text(ylabels[i][j], rows * inches if is_common else inches + 0.3)
                 if is_common and i == (rows - 1) // 2:
                     # One label beside the middle of the column, where it may be higher than the panel.
                     panel.yaxis.label.set(y=0.5 if rows % 2 else -0.1, in_layout=False)
@@ -221,8 +219,8 @@ class Layout:
                 _thin_tick_labels(panel.xaxis)
                 _thin_tick_labels(panel.yaxis)
             room = max(rows * self._min_height, MAX_FIGURE_HEIGHT_INCHES - height + panel_height)
-            heights = heights * min(1, room / heights.sum())
-            figure.set_figheight(height - panel_height + heights.sum())
+            inches = min(inches, room / rows)
+            figure.set_figheight(height - panel_height + rows * inches)
 
 
 class Figure:

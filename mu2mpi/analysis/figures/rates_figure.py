@@ -17,7 +17,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from mu2mpi.analysis.figures._encoding import MIN_FIT_POINTS, encode_groups, loss_label
+from mu2mpi.analysis.figures._encoding import MIN_FIT_POINTS, encode_groups, fit_exponents, loss_label
 from mu2mpi.analysis.figures.figure import DASHES, Figure, FigureOptions, Layout, legend_entry, set_log_ticks
 from mu2mpi.analysis.setting_labels import (
     AVERAGED_SETTINGS,
@@ -124,12 +124,12 @@ def _fit_rate(variable: RateVariable, settings: dict[str, Any], runs: list[RunSu
     worst_problem_losses = np.nanmax(mean_losses, axis=1)
     equal = [1 / len(losses)] * len(losses)
     weights = np.random.default_rng(0).multinomial(len(losses), equal, BOOTSTRAP_SAMPLES)
-    slopes = _log_slopes(values, np.nan_to_num(_mean_losses(losses, weights), nan=-np.inf).max(axis=2))
+    slopes = fit_exponents(values, np.nan_to_num(_mean_losses(losses, weights), nan=-np.inf).max(axis=2))
     finite = slopes[np.isfinite(slopes)]
     # Too many resamples lack a point if the points have different seeds.
     is_known = 2 * finite.size >= slopes.size
     low, high = np.quantile(finite, [0.025, 0.975]) if is_known else (math.nan, math.nan)
-    exponent = float(_log_slopes(values, worst_problem_losses[np.newaxis])[0])
+    exponent = float(fit_exponents(values, worst_problem_losses))
     arrays = values, mean_losses.T, worst_problem_losses, bounds.to_numpy()
     return FittedRate(settings, runs, variable, *arrays, exponent, float(low), float(high))
 
@@ -140,12 +140,6 @@ def _mean_losses(losses: FloatArray, weights: NDArray[Any]) -> FloatArray:
     with np.errstate(invalid="ignore"):
         sums = np.tensordot(weights, np.where(known, losses, 0.0), axes=1)
         return np.asarray(sums / np.tensordot(weights, known.astype(float), axes=1))
-
-
-def _log_slopes(values: FloatArray, losses: FloatArray) -> FloatArray:
-    """Return the slope of log loss against log value for each row of losses; NaN if a loss is <= 0."""
-    x = np.log(values) - np.mean(np.log(values))
-    return np.asarray(np.log(np.where(losses > 0, losses, np.nan)) @ x / (x @ x))
 
 
 @register

@@ -9,18 +9,17 @@ from typing import Any, NamedTuple
 
 import pandas
 
-from mu2mpi.analysis.aggregation import PAPER_MEASUREMENTS, TableLayout, build_sections, check_value_names
+from mu2mpi.analysis.aggregation import check_value_names
 from mu2mpi.analysis.figures._encoding import (
     dodged_places,
     encode_runs,
-    fit_exponent,
+    fit_exponents,
     is_drawn_by_ratio,
     measured_y_axes,
 )
 from mu2mpi.analysis.figures.figure import Figure, FigureOptions, Layout, legend_entry, set_log_ticks
 from mu2mpi.analysis.setting_labels import (
     PRIVACY_SETTINGS,
-    group_by_settings,
     is_determined_by,
     privacy_settings,
     sort_key,
@@ -31,11 +30,9 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
 from mu2mpi.results.reader import PRIVACY_ATTRIBUTES, RunSummary
 
-PAPER_MARKER: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 6.5, "markeredgewidth": 0.9}
 # Horizontal line of runs without noise, whose rho is infinite
 NOISELESS_STYLE: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9}
 MAX_RANGE_RATIO = 3.0  # largest ratio of a common vertical range to that of one row
-PAPER_TABLE_LAYOUT = TableLayout(rows=("server", "rho"), columns=("machines",), values=PAPER_MEASUREMENTS)
 
 
 class HorizontalAxis(NamedTuple):
@@ -92,7 +89,8 @@ class TradeoffFigure(Figure):
                 if noisy := [(x, y) for x, y in points if math.isfinite(x)]:
                     means = layout.draw_means(panel, *zip(*noisy, strict=True), **style)
                     if name in by_ratio:
-                        exponents[line, row, name] = fit_exponent(means.index.to_numpy(), means.to_numpy())
+                        slope = fit_exponents(means.index.to_numpy(), means.to_numpy())
+                        exponents[line, row, name] = float(slope)
                 if level := [y for x, y in points if x == math.inf]:
                     has_noiseless = True
                     panel.axhline(sum(level) / len(level), color=style["color"], **NOISELESS_STYLE)
@@ -100,9 +98,6 @@ class TradeoffFigure(Figure):
         layout.legend = _fitted_exponents(lines, exponents, options.labels.name(axis.name)) or encoding.legend
         for entry in encoding.legend if axis.is_categorical else []:
             entry.set_linestyle("" if entry.get_marker() else entry.get_linestyle())
-        if len(encoding.titles) == 1 and axis.name in ("rho", "epsilon", "machines"):
-            is_drawn = _draw_paper_values(layout.panels[0], y_axes, runs, axis.name)
-            layout.legend += [legend_entry("the paper's values", **PAPER_MARKER)] * is_drawn
         layout.legend += [legend_entry("without noise", **NOISELESS_STYLE)] * has_noiseless
         return layout
 
@@ -217,19 +212,3 @@ def _x_axis_label(runs: Sequence[RunSummary], x_axis: str, options: FigureOption
         deltas = ", ".join(f"{delta:g}" for delta in sorted({run.experiment.delta for run in runs}))
         return f"{exact}{name} at δ = {deltas}  (less private →)"
     return f"{x_axis.replace('_', ' ')} {name}" if len(name) == 1 else name
-
-
-def _draw_paper_values(
-    panels: Any, y_axes: Sequence[tuple[str, str, float]], runs: Sequence[RunSummary], x_axis: str
-) -> bool:
-    """Draw the paper's losses and accuracies where there are runs; return whether any was drawn."""
-    subset, is_drawn = group_by_settings(runs, PAPER_TABLE_LAYOUT.axes), False
-    are_classes = {run.label_kind for run in runs} == {"classes"}
-    for section in build_sections(runs, PAPER_TABLE_LAYOUT)[0] if are_classes else []:
-        for (row, (machines, *_)), cell in section.aggregates.items():
-            if cell.seeds and cell.paper_values:
-                is_drawn, place = True, _x_value(subset[(*row, machines)][0], x_axis)
-                for panel, (name, _, factor) in zip(panels, y_axes, strict=True):
-                    y = factor * cell.paper_values.get(name, math.nan)
-                    panel.plot(place, y, color="black", zorder=4, **PAPER_MARKER)
-    return is_drawn

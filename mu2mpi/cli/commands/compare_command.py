@@ -20,5 +20,5 @@ def run_command(arguments: Namespace) -> None:
     from mu2mpi.analysis.differences import compare
 
     inputs = (Namespace(paths=[p], strict=arguments.strict, where=[]) for p in (arguments.a, arguments.b))
-    first, second = (read_runs(namespace, prefetch=("contents",))[0] for namespace in inputs)
+    first, second = (read_runs(namespace)[0] for namespace in inputs)
     print(f"A: {arguments.a}\nB: {arguments.b}\n\n{compare(first, second, arguments.values)}")

@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser, metavar="[FIGURE] PATH")
     add_shared_options(parser, "--where", "--strict")
     add_output(parser, "image file: .png, .svg or .pdf [default: FIGURE.png]")
-    x_axis_help = "horizontal axis of history or tradeoff, such as samples [default: round; rho or epsilon]"
+    x_axis_help = "horizontal axis: round, samples, ...; in tradeoff, any setting or measurement"
     parser.add_argument("--x-axis", "--against", metavar="NAME", help=x_axis_help)
     add_shared_options(parser, "--values")
     width_help = "width in inches, or of a column (3.3) or page (7) [default: page]"
@@ -46,7 +46,7 @@ def run_command(arguments: Namespace) -> None:
         hint = suggest_or_list(str(first), known_names("figures"), "figures")
         arguments.parser.error(f"{first} is neither a figure nor a file or folder{hint}")
     elif arguments.x_axis is not None:
-        figure = "history" if arguments.x_axis in get_figure("history").x_axes else "tradeoff"
+        figure = "history" if arguments.x_axis in (get_figure("history").x_axes or ()) else "tradeoff"
     if figure is not None:
         get_figure(figure, arguments.x_axis)
     if arguments.output is not None:

@@ -27,7 +27,7 @@ def run_command(arguments: Namespace) -> None:
     if arguments.output.suffix.lower() not in HTML_SUFFIXES:
         raise InputError(f"--output must end in {' or '.join(HTML_SUFFIXES)}, got {arguments.output}")
     check_output(arguments.output, arguments.overwrite)
-    runs, skipped = read_runs(arguments, prefetch=("contents", "history"))
+    runs, skipped = read_runs(arguments)
     # File names in the report need not be valid UTF-8.
     write_atomically(arguments.output, [build_report(runs, skipped).encode(errors="replace")])
     print(arguments.output)
