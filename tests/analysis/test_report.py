@@ -10,6 +10,7 @@ import tomllib
 from dataclasses import replace
 from itertools import product
 
+import h5py
 import pytest
 from helpers.requirements import missing
 from helpers.slow import slow
@@ -18,6 +19,7 @@ import mu2mpi
 from mu2mpi.analysis.report import build_report, repeat_config, settings_table
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
+from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import rounded_up
 from mu2mpi.data.source import PublicFacts
 from mu2mpi.execution.job import run
@@ -122,6 +124,16 @@ def test_only_runs_on_the_same_data_add_up_and_a_share_for_testing_is_named(tmp_
 
 
 @pytest.mark.slow
+def test_a_damaged_history_is_an_error_and_costs_no_figure(runs, tmp_path):
+    path = tmp_path / "damaged.h5"
+    shutil.copy(runs[0].path, path)
+    with h5py.File(path, "r+") as file:
+        del file["history/rho_spent"]
+    damaged = mu2mpi.load(path).summaries
+    with pytest.raises(InputError, match=r"damaged\.h5 is damaged"):
+        build_report([*runs[1:], *damaged])
+
+
 def test_runs_without_noise_have_no_guarantee(runs):
     silent = runs[0].experiment.model_copy(update={"rho": math.inf})
     text = text_of(build_report([replace(runs[0], experiment=silent)]))

@@ -40,6 +40,8 @@ def build_report(
     exist already.
     """
     jinja2 = import_extra("jinja2")
+    for run in runs:  # A damaged file is an error, and no figure is left out for it.
+        _ = run.history, run.contents
     kept, notes = drop_repeated_runs(runs, "ranks", "elapsed_seconds")
     distinct_runs, _ = drop_repeated_runs(kept)
     noisy = [run for run in distinct_runs if math.isfinite(run.experiment.rho)]
