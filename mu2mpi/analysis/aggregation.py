@@ -16,7 +16,7 @@ from mu2mpi.analysis.setting_labels import AVERAGED_SETTINGS, COLLUDERS_SHARE, G
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.experiment_options import option_fields
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.suggestions import suggest_or_list, suggest_setting
+from mu2mpi.core.suggestions import did_you_mean, suggest_or_list, suggest_setting
 from mu2mpi.results.reader import RunSummary, canonical_settings
 from mu2mpi.results.records import SCORE_COLUMNS
 from mu2mpi.results.result_files import join_names
@@ -194,10 +194,11 @@ def default_measurements(runs: Iterable[RunSummary]) -> tuple[str, ...]:
 def check_value_names(runs: Iterable[RunSummary], names: Iterable[str], others: Iterable[str] = ()) -> None:
     """Raise InputError if one of these names is no measurement of any run, and not in `others`."""
     numbers = (n for run in runs for n, value in run.table_row.items() if isinstance(value, int | float))
-    known = [*others, *(name for name in dict.fromkeys(numbers) if name not in TABLE_AXIS_SETTINGS)]
+    known = [name for name in dict.fromkeys(numbers) if name not in TABLE_AXIS_SETTINGS]
     for name in names:
-        if name not in known:
-            raise InputError(f"no run has a value {name!r}{suggest_or_list(name, known, 'values')}")
+        if name not in (*others, *known):
+            hint = did_you_mean(name, [*others, *known]) or suggest_or_list(name, known, "values")
+            raise InputError(f"no run has a value {name!r}{hint}")
 
 
 def mean_and_std(values: Sequence[float]) -> MeanAndStd:

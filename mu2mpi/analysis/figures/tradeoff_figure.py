@@ -62,10 +62,10 @@ class TradeoffFigure(Figure):
         """Draw values against privacy, the first numeric setting that varies, or the number of gradients."""
         axis = _horizontal_axis(runs, x_axis or _default_x_axis(runs), options)
         check_value_names(runs, options.values)
-        pooled = _pooled_settings(runs, axis)
+        pooled, varying = _pooled_settings(runs, axis), varying_settings(runs)
         colour = ("machines",) if {*PRIVACY_SETTINGS} <= {*pooled} else (*PRIVACY_SETTINGS, "machines")
         # Trust modes with colluders are compared at equal privacy.
-        panels = PRIVACY_SETTINGS if "colluders" in varying_settings(runs) else ()
+        panels = PRIVACY_SETTINGS if "colluders" in varying else ()
         encoding, y_axes = encode_runs(runs, options, pooled, panels, colour), measured_y_axes(runs, options)
         layout = Layout(options, len(encoding.titles), len(y_axes), 2.2, encoding.titles, sharex=True)
         by_ratio = [name for name, *_ in y_axes if axis.is_log and is_drawn_by_ratio(runs, name)]
@@ -75,11 +75,11 @@ class TradeoffFigure(Figure):
             line = options.labels.settings({n: group.settings[n] for n in encoding.line_settings})
             lines.setdefault(line, style)
             if axis.is_measured:
-                places = _means_over_seeds(group.runs, axis.name, {*pooled} & {*varying_settings(runs)})
+                places = _means_over_seeds(group.runs, axis.name, {*pooled} & {*varying})
             else:
                 neighbours = [other for other, k, _ in encoding.groups if k == row]
                 dodged = dodged_places(axis.ticks, neighbours.index(group), len(neighbours), axis.is_log)
-                place_of = dict(zip(axis.values, dodged.values(), strict=True)) | {math.inf: math.inf}
+                place_of = {math.inf: math.inf} | dict(zip(axis.values, dodged.values(), strict=True))
                 places = [place_of[_x_value(run, axis.name)] for run in group.runs]
             # No line connects categories.
             style = style | ({"linestyle": ""} if axis.is_categorical else {})
@@ -176,10 +176,10 @@ def _x_value(run: RunSummary, name: str) -> Any:
 
 
 def _distinct_values(runs: Sequence[RunSummary], name: str) -> list[Any]:
-    """Return the distinct values of a setting or a measurement in ascending order, without infinite ones."""
-    values = {_x_value(run, name) for run in runs}
-    finite = [value for value in values if not isinstance(value, float) or math.isfinite(value)]
-    return sorted(finite, key=lambda value: sort_key((value,)))
+    """Return the distinct values of a column in ascending order, without infinite measurements or privacy."""
+    values = sorted({_x_value(run, name) for run in runs}, key=lambda value: sort_key((value,)))
+    is_finite_axis = name in PRIVACY_SETTINGS or name not in option_fields()
+    return [value for value in values if not is_finite_axis or math.isfinite(value)]
 
 
 def _means_over_seeds(runs: Sequence[RunSummary], name: str, point_settings: Collection[str]) -> list[float]:

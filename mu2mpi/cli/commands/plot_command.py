@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_paths(parser, metavar="[FIGURE] PATH")
     add_shared_options(parser, "--where", "--strict")
     add_output(parser, "image file: .png, .svg or .pdf [default: FIGURE.png]")
-    x_axis_help = "horizontal axis: round, samples, ...; in tradeoff, any setting or measurement"
+    x_axis_help = "horizontal axis; of tradeoff, any setting or measurement [default: round, or what varies]"
     parser.add_argument("--x-axis", "--against", metavar="NAME", help=x_axis_help)
     add_shared_options(parser, "--values")
     width_help = "width in inches, or of a column (3.3) or page (7) [default: page]"
