@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any, ClassVar
+from typing import Any
 
 import llvmlite.binding
 import numba
@@ -96,7 +96,6 @@ class KernelCache(caching.FunctionCache):
     """
 
     _impl_class = _KernelCacheImpl
-    on_miss: ClassVar[Callable[[], None] | None] = None  # called before a kernel is compiled and saved
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -123,8 +122,6 @@ class KernelCache(caching.FunctionCache):
                 if (data := self._file(folder, key).load(key)) is not None:
                     return self._impl.rebuild(target_context, data)
         initialise_compiler()
-        if self.is_writable and KernelCache.on_miss:
-            KernelCache.on_miss()
         return None
 
     def _file(self, folder: str, key: Any) -> caching.IndexDataCacheFile:

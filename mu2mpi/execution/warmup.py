@@ -1,13 +1,6 @@
 """Compile all kernels of a run before its first round."""
 
-import ctypes
-import os
-import signal
-import sys
-import threading
-import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.kernels import KernelCache
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.federation.round_loop import run_rounds
@@ -25,49 +17,12 @@ from mu2mpi.losses.model.linear import sum_losses
 from mu2mpi.privacy.noise.masks import add_rank_masks
 from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, add_signed_noise, padded_zeros
 
-MAX_COMPILATION_SECONDS = 120  # of a forked process, after which it is killed
-
 
 def compile_kernels(
     feature_dtype: np.dtype[np.generic], constants: RunConstants, communicator: Communicator
 ) -> None:
     """Compile the kernels of a run, each on one rank, or load them from the cache; collective."""
-    compilers = kernel_compilers(feature_dtype, constants, communicator.size)
-    # A fork is only safe without a network and without threads of Python.
-    is_alone = communicator.size == 1 == threading.active_count() and not communicator.is_external
-    if is_alone and sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1:
-        _compile_in_two_processes(compilers)
-    communicator.fill_kernel_cache(compilers)
-
-
-def _compile_in_two_processes(compilers: list[Callable[[], object]]) -> None:
-    """Call noise and step; a kernel that is not cached starts a process for those of samples."""
-    child = 0
-
-    def start_child() -> None:
-        nonlocal child
-        KernelCache.on_miss = None
-        with warnings.catch_warnings(action="ignore"):  # BLAS has threads, which only wait.
-            child = os.fork()
-        if child == 0:
-            try:
-                signal.alarm(MAX_COMPILATION_SECONDS)
-                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it has the output's lock.
-                # They inline the same functions, which are so compiled once.
-                for compile_kernel in compilers[1:4]:
-                    compile_kernel()
-            finally:
-                os._exit(0)  # The parent calls all functions again, and reports errors.
-
-    KernelCache.on_miss = start_child
-    try:
-        for compile_kernel in (compilers[0], *compilers[4:]):
-            compile_kernel()
-    finally:
-        KernelCache.on_miss = None
-        if child:
-            with suppress(ChildProcessError):  # The program was started with SIGCHLD ignored.
-                os.waitpid(child, 0)
+    communicator.fill_kernel_cache(kernel_compilers(feature_dtype, constants, communicator.size))
 
 
 def kernel_compilers(

@@ -2,9 +2,7 @@
 
 import os
 import re
-import subprocess
 import sys
-from time import monotonic
 
 import numba
 import pytest
@@ -70,7 +68,6 @@ sys.exit(main(["warm"]))
 
 @pytest.mark.slow
 def test_after_warm_a_user_who_can_write_no_cache_compiles_nothing(tmp_path):
-    """The kernels are also there after two processes have compiled them."""
     config, cache = tmp_path / "own.toml", tmp_path / "cache"
     config.write_text('data = "population"\nloss = "squared"\nrounds = 3\n')
     folders = {"NUMBA_CACHE_DIR": str(cache), "HOME": "/dev/null"}
@@ -83,27 +80,3 @@ def test_after_warm_a_user_who_can_write_no_cache_compiles_nothing(tmp_path):
     command = [*unprivileged, sys.executable, "-c", RUN, config, tmp_path / "a.h5"]
     done = run_command(command, 60, folders)
     assert done.stdout.split()[-1:] == ["0"], done.stderr
-
-
-TWO_PROCESSES = """
-import os, signal, sys, time
-from mu2mpi.core.kernels import KernelCache
-from mu2mpi.execution.warmup import _compile_in_two_processes
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-def wait():
-    print(os.getpid(), flush=True)
-    time.sleep(float(sys.argv[1]))
-_compile_in_two_processes([lambda: KernelCache.on_miss(), wait, lambda: time.sleep(float(sys.argv[2]))])
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="compiles in one process")
-def test_the_second_process_of_the_compilation_ends_with_the_first_and_needs_no_sigchld():
-    command = [sys.executable, "-c", TWO_PROCESSES]
-    assert run_command([*command, "0", "0"], 60, {}).returncode == 0
-    with subprocess.Popen([*command, "60", "60"], stdout=subprocess.PIPE) as parent:
-        parent.stdout.readline()
-        killed = monotonic()
-        parent.kill()
-        parent.stdout.read()  # Until both have ended.
-    assert monotonic() - killed < 30
