@@ -11,7 +11,7 @@ from mu2mpi.core.registry import known_names
 # Order of built-in commands in the help; others follow alphabetically
 COMMAND_ORDER = (
     "init run sweep table plot report compare show predict privacy publish audit job "
-    "launch warm data examples info"
+    "launch data examples info"
 )
 
 
