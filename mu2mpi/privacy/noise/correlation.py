@@ -95,23 +95,13 @@ class Correlation:
 
     def total_noise_std(self) -> float:
         """Noise std of the sum of all rounds, in units of sigma: the norm of r with C^T r = D 1."""
-        return math.sqrt(sum(r * r for r in self._apply_inverse_strategy(self.column_norms[::-1].tolist())))
-
-    def noise_stds(self) -> FloatArray:
-        """Noise std of each round's message in units of sigma, shape (T,)."""
-        # C^-1 is Toeplitz, too: its coefficients are the response to a single draw.
-        inverse = self._apply_inverse_strategy([1.0] + [0.0] * (self.rounds - 1))
-        rows = np.cumsum(inverse) if self.is_cumulative else np.array(inverse)
-        return np.asarray(np.sqrt(np.cumsum(rows**2)) * self.column_norms)
-
-    def _apply_inverse_strategy(self, stream: list[float]) -> list[float]:
         weights, decays = self.weights.tolist(), self.decays.tolist()
         state, solution = [0.0] * len(weights), []
-        for value in stream:
-            y = value - sum(w * s for w, s in zip(weights, state, strict=True))
-            state = [decay * s + y for decay, s in zip(decays, state, strict=True)]
-            solution.append(y)
-        return solution
+        for value in self.column_norms[::-1].tolist():
+            r = value - sum(w * s for w, s in zip(weights, state, strict=True))
+            state = [decay * s + r for decay, s in zip(decays, state, strict=True)]
+            solution.append(r)
+        return math.sqrt(sum(r * r for r in solution))
 
     @property
     def memory_rounds(self) -> float:
