@@ -1,7 +1,7 @@
 """Print the differences of two results, or two folders of results.
 
-Compares settings, versions, hosts and results. Runs of two folders are matched by their settings. A
-statistical test compares groups of several seeds.
+Compares settings, versions, hosts, and the bits of models. Runs of two folders are matched by their settings.
+`mu2mpi table A B` shows their results.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -13,7 +13,7 @@ from mu2mpi.cli.common_arguments import add_shared_options, read_runs
 def add_arguments(parser: ArgumentParser) -> None:
     for name in ("a", "b"):
         parser.add_argument(name, type=Path, metavar=name.upper(), help="result file or folder")
-    add_shared_options(parser, "--values", "--strict")
+    add_shared_options(parser, "--strict")
 
 
 def run_command(arguments: Namespace) -> None:
@@ -21,4 +21,4 @@ def run_command(arguments: Namespace) -> None:
 
     inputs = (Namespace(paths=[p], strict=arguments.strict, where=[]) for p in (arguments.a, arguments.b))
     first, second = (read_runs(namespace)[0] for namespace in inputs)
-    print(f"A: {arguments.a}\nB: {arguments.b}\n\n{compare(first, second, arguments.values)}")
+    print(f"A: {arguments.a}\nB: {arguments.b}\n\n{compare(first, second)}")
