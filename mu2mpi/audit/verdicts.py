@@ -99,7 +99,7 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
     halves = (np.split(values[:, k], [n_learning]) for values in (learned_scores, variants))
     learning, judged = ([score[~second], score[second]] for score, second in zip(*halves, strict=True))
     bound = epsilon_lower_bound(learning, judged, claims[k].delta, counting_error), claims[k]
-    if canaries.constants.batching.subsampling:
+    if canaries.constants.batching.subsampling or canaries.constants.mechanism.stated_rho is None:
         return Verdict(canaries.case.name, len(variants) // 2, *bound)
     names, groups = _canary_groups(canaries)
     # Two ends of an interval for each group, and one for each learned separation.

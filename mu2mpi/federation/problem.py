@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mu2mpi.core.registry import lookup
+from mu2mpi.data.source import FEATURE_BOUND_RTOL
 from mu2mpi.federation.trust_mode import TrustMode
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from mu2mpi.federation.unequal_machines import PerMachinePlan, UnequalMachines
-    from mu2mpi.losses.loss import Loss
+    from mu2mpi.losses.loss import Loss, LossConstants
     from mu2mpi.losses.model.scaling import Scaling
 
 
@@ -80,6 +81,12 @@ class Problem:
     def smoothness(self) -> float:
         """Lipschitz constant of the regularised loss's gradient: L + lambda."""
         return self.L + self.l2
+
+    @property
+    def loss_constants_with_tolerance(self) -> "LossConstants":
+        """Lipschitz constants G and L for features that exceed their bound by `FEATURE_BOUND_RTOL`."""
+        max_squared_norm = self.max_squared_norm * (1 + FEATURE_BOUND_RTOL) ** 2
+        return self.loss.constants(max_squared_norm, self.radius, self.classes)
 
     @property
     def effective_machines(self) -> float:

@@ -34,4 +34,5 @@ class HuberLoss(Loss):
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constant G = ||z|| / 4 and the smoothness L = ||z||^2 for samples z."""
-        return LossConstants(HUBER_THRESHOLD * math.sqrt(max_squared_norm), max_squared_norm, 2.0)
+        L, h = max_squared_norm, HUBER_THRESHOLD
+        return LossConstants(h * math.sqrt(max_squared_norm), L, 2.0, L, 2, h * (1 - h / 2))

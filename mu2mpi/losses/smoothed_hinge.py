@@ -51,4 +51,5 @@ class SmoothedHingeLoss(Loss):
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constant G = sqrt(rows) ||z|| and the smoothness L = ||z||^2."""
-        return LossConstants(math.sqrt(self.model_rows(classes) * max_squared_norm), max_squared_norm, 2.0)
+        L, rows = max_squared_norm, self.model_rows(classes)
+        return LossConstants(math.sqrt(rows * L), L, 2.0, rows * L, 1 if rows == 1 else 0, rows / 2)

@@ -49,7 +49,9 @@ class SoftmaxLoss(Loss):
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constant G = sqrt(2) ||z|| and smoothness L = ||z||^2 / 2 for samples z."""
-        return LossConstants(math.sqrt(2 * max_squared_norm), max_squared_norm / 2, 2 * classes + 22.0)
+        G, L, K = math.sqrt(2 * max_squared_norm), max_squared_norm / 2, classes
+        # Residuals softmax(m) - e_y are mixtures of 0 and the vertices e_k - e_y, k != y.
+        return LossConstants(G, L, 2 * K + 22.0, max_squared_norm * (1 - 1 / K), K - 1, math.log(K))
 
     def class_scores(self, margins: FloatArray) -> FloatArray:
         _, exponentials, sums = _exponentials(margins)

@@ -3,27 +3,23 @@
 import math
 from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import lookup, register
 from mu2mpi.data.partition import check_enough_samples
-from mu2mpi.data.source import FEATURE_BOUND_RTOL
 from mu2mpi.federation.batching import Batching, DisjointBatches
 from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
-from mu2mpi.methods.method import Iterates, Method, PresetOptions
+from mu2mpi.methods.method import Iterates, Method, PresetOptions, check_output_alone
 from mu2mpi.methods.presets.practical import PresetConstants
 from mu2mpi.privacy.mechanisms import last_iterate_mechanism
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.grid import MAX_NORMAL_DRAW
 from mu2mpi.privacy.released_sums import ReleasedSums
-
-if TYPE_CHECKING:
-    from mu2mpi.losses.loss import LossConstants
 
 # Ratio of clipping norm to G at which rounded gradients are never clipped: clipped steps need not contract.
 CLIP_NORM_OVER_G = 1 + 2.0**-10
@@ -42,11 +38,7 @@ class SnowballSgd(Method):
 
     def check_experiment(self, experiment: Any, options: Any) -> None:
         """Raise ValueError if an adversary would observe other iterates, or steps would not contract."""
-        if experiment.trust_mode.reveals_sums and (experiment.machines or 1) > 1:
-            raise ValueError(
-                "--method snowball-sgd protects only the last iterate, but --server "
-                f"{experiment.server} reveals the others. Use --server trusted or --machines 1."
-            )
+        check_output_alone(experiment)
         if experiment.clip_norm is not None:
             raise ValueError(
                 "--method snowball-sgd does not support --clip-norm: its privacy needs contractive steps. "
@@ -56,11 +48,6 @@ class SnowballSgd(Method):
             raise ValueError(
                 "--eta-scale must be at most 1 with --method snowball-sgd, whose privacy needs contractive "
                 f"steps, got {experiment.eta_scale:g}."
-            )
-        if experiment.evaluations is not None and experiment.evaluations > 1:
-            raise ValueError(
-                "--evaluations must be 1 with --method snowball-sgd, which protects only the last iterate, "
-                f"got {experiment.evaluations}."
             )
 
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
@@ -93,7 +80,7 @@ class SnowballSgd(Method):
         # Only an audit sets a clipping norm: its gradients do not depend on the model, so steps contract.
         if problem.clip_norm is not None:
             return problem.clip_norm
-        return max(problem.G * CLIP_NORM_OVER_G, _loss_constants_with_tolerance(problem).G * (1 + 2.0**-12))
+        return max(problem.G * CLIP_NORM_OVER_G, problem.loss_constants_with_tolerance.G * (1 + 2.0**-12))
 
     def released_sums(
         self, problem: Problem, batching: Batching, participations: int | None = None
@@ -101,13 +88,13 @@ class SnowballSgd(Method):
         """Describe the released sums, with a gradient bound that allows for rounding errors of features."""
         # The tolerance that the mechanism itself adds to it suffices for losses that grow slowly.
         tolerance = last_iterate_mechanism.GRADIENT_NORM_TOLERANCE
-        gradient_norm = max(problem.G, _loss_constants_with_tolerance(problem).G / (1 + tolerance))
+        gradient_norm = max(problem.G, problem.loss_constants_with_tolerance.G / (1 + tolerance))
         released_sums = super().released_sums(problem, batching, participations)
         return replace(released_sums, max_gradient_norm=gradient_norm, hides_iterates=True)
 
     def max_eta(self, problem: Problem, batching: Batching) -> float:
         """Return the largest learning rate with contractive steps, about 2 / L."""
-        smoothness = _loss_constants_with_tolerance(problem).L + problem.l2
+        smoothness = problem.loss_constants_with_tolerance.L + problem.l2
         return min(2 * (1 - 2.0**-18) / problem.smoothness, 2 * (1 - 2.0**-20) / smoothness)
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
@@ -143,12 +130,6 @@ class SnowballSgd(Method):
 # Exact steps do not increase the distance of two iterates; rounding errors may (docs/background/methods.md).
 
 
-def _loss_constants_with_tolerance(problem: Problem) -> "LossConstants":
-    """Return the Lipschitz constants G and L for features that exceed their bound by `FEATURE_BOUND_RTOL`."""
-    max_squared_norm = problem.max_squared_norm * (1 + FEATURE_BOUND_RTOL) ** 2
-    return problem.loss.constants(max_squared_norm, problem.radius, problem.classes)
-
-
 def gradient_rounding_error(features: int, radius: float, G: float, L: float, roundoffs: float) -> float:
     """Return a bound on the rounding error of a gradient, from its margins and from `roundoffs` times G."""
     return _UNIT_ROUNDOFF * (features * radius * L + roundoffs * G)
@@ -170,7 +151,7 @@ def step_expansion_bounds(constants: RunConstants) -> FloatArray:
     problem, radius = constants.problem, constants.problem.radius
     etas = constants.eta * last_iterate_mechanism.halving_step_sizes(constants.rounds - 1)
     noise_std = constants.mechanism.sigma / problem.machines
-    G, L, roundoffs = _loss_constants_with_tolerance(problem)
+    G, L, roundoffs, *_ = problem.loss_constants_with_tolerance
     if roundoffs is None:
         raise InputError(
             f"--loss {problem.loss.name} has no bound on rounding errors (gradient_roundoffs), "

@@ -1,5 +1,6 @@
 """Sensitivity and composition parameters of the sums that a federation releases."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,8 @@ class ReleasedSums:
     noise_shares: int = 1  # machines whose noise adds up to variance sigma^2 (1: each machine adds all)
     subsampling: str = ""  # amplification by "poisson" or "replacement" sampling; "" for none
     hides_iterates: bool = False  # only the last iterate is released, and steps are contractions
+    loss_bounds: Mapping[str, Any] | None = None  # of losses whose minimiser alone is released: own fields of
+    # the mechanism, by name
     is_cumulative: bool = False  # sums are running sums: a sample stays in all of them from its round on
     mechanism_options: Any = None  # the mechanism's options, as given by the user
     neighbours: str = "replace"  # neighbouring relation: a key of `UNIT_SENSITIVITIES`

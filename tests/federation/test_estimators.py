@@ -28,7 +28,7 @@ def test_averages_are_weighted_by_alpha_t():
 
 def test_bounds_are_those_of_the_lemmas():
     """S = G + 2 L D (Lemma 4.2), that of the paper for MNIST; none where iterates are queried."""
-    G, L, _ = lookup("losses", "softmax").constants(Scaling().max_squared_norm(784), 0.05, 10)
+    G, L, *_ = lookup("losses", "softmax").constants(Scaling().max_squared_norm(784), 0.05, 10)
     assert CORRECTED_MOMENTUM.contribution_bound(G, L, 0.1, AVERAGED_ITERATE) == pytest.approx(
         118.1, abs=0.05
     )

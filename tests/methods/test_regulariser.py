@@ -47,7 +47,7 @@ def source_of(loss_function, seed, n, dimension):
 def change_reference(patch, loss_function, experiment, source):
     """Patch the references to minimise the regularised loss, with messages bounded as those of the loss."""
     l2, rows = experiment.l2 or 0.0, loss_function.model_rows(2)
-    G, L, _ = loss_function.constants(source.dimension + 1, experiment.diameter / 2, 2)
+    G, L, *_ = loss_function.constants(source.dimension + 1, experiment.diameter / 2, 2)
     residual = PLAIN[loss_function.name].residual
 
     def gradient(x, z, label):

@@ -126,7 +126,7 @@ class PracticalPreset(Preset):
         diameter = round_to_four_digits(diameter_factor * 2 * defaults.max_margin / sample_norm)
         radius = (experiment.diameter if "diameter" in experiment.explicit_settings else diameter) / 2
         unit_margin = loss_function.constants(max_squared_norm, 1 / sample_norm, public_facts.classes)
-        G, L, _ = loss_function.constants(max_squared_norm, radius, public_facts.classes)
+        G, L, *_ = loss_function.constants(max_squared_norm, radius, public_facts.classes)
         clip_norm = round_to_four_digits(self.clip_norm(loss_function, sample_norm, unit_margin.G))
         trust_mode, machines = experiment.trust_mode, experiment.machines or 1
         noise_shares = trust_mode.noise_shares(experiment.server_options, machines)

@@ -17,7 +17,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.privacy.accounting.guarantee import Budget, GaussianGuarantee
-from mu2mpi.privacy.mechanisms.mechanism import MAX_FLOAT, MIN_POSITIVE, Concern, Mechanism, approx_equal
+from mu2mpi.privacy.mechanisms.mechanism import MAX_FLOAT, MIN_POSITIVE, Mechanism, approx_equal
 from mu2mpi.privacy.noise.grid import choose_grid_spacing, reduce_clip_norm
 from mu2mpi.privacy.released_sums import ReleasedSums
 
@@ -185,14 +185,3 @@ class LastIterateMechanism(Mechanism):
         elif self.samples != (samples := int(self.batch_sizes.sum())):
             errors.append(f"samples is {self.samples:,}, but batches have {samples:,}")
         return errors
-
-    @classmethod
-    def adversary(cls, server: str, colluders: str = "c") -> str:
-        return "Whoever sees the output alone, and no iterate before it,"
-
-    def concerns(self) -> list[Concern]:
-        full = (
-            "Only the last iterate, the output, is protected. Every machine sees earlier iterates and has to "
-            "be trusted with them; whoever else sees one of them, a message or a checkpoint may learn more."
-        )
-        return [Concern("of the last iterate alone", full)]

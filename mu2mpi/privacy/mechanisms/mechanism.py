@@ -251,6 +251,8 @@ class Mechanism(ABC):
     @classmethod
     def adversary(cls, server: str, colluders: str = "c") -> str:
         """Subject of a sentence on the adversary of trust mode `server`, with `colluders` colluders."""
+        if not cls.reveals_messages:
+            return "Whoever sees the output alone, and no iterate before it,"
         is_known = server in known_names("servers")
         subject: str = lookup("servers", server).adversary if is_known else "Nobody knows who"
         return subject.format(colluders=colluders)
@@ -262,7 +264,11 @@ class Mechanism(ABC):
 
     def concerns(self) -> list[Concern]:
         """Limitations of the privacy guarantee that a reader may not expect."""
-        return []
+        full = (
+            "Only the last iterate, the output, is protected. Every machine sees earlier iterates and has to "
+            "be trusted with them; whoever else sees one of them, a message or a checkpoint may learn more."
+        )
+        return [] if self.reveals_messages else [Concern("of the last iterate alone", full)]
 
 
 def approx_equal(claimed: float | None, computed: float | None, rel_tol: float = 1e-9) -> bool:
