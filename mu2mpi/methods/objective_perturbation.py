@@ -52,6 +52,10 @@ class ObjectivePerturbation(Method):
         clip_norm = constants.clip_norm if rows == 1 else round_to_four_digits(1.01 * constants.G)
         return {"clip_norm": clip_norm, "diameter": constants.diameter}
 
+    def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
+        """Return an audit's samples per machine: 2, of which all are in each batch."""
+        return 2, {}
+
     def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return full batches, by default in so many rounds that output noise is negligible."""
         condition = 1 + problem.machines * problem.samples * problem.L / regularization(self, problem)
@@ -65,8 +69,8 @@ class ObjectivePerturbation(Method):
         constants = problem.loss_constants_with_tolerance
         if not constants.residual_vertices or constants.gradient_roundoffs is None:
             raise InputError(
-                f"--method {self.name} needs a loss with residual_vertices, unlike --loss {problem.loss.name} "
-                f"for {problem.classes} classes. Use --loss logistic, huber or softmax, or another --method."
+                f"--method {self.name} needs the residual_vertices of a loss, which --loss {problem.loss.name} "
+                "does not state here. Use --loss logistic, huber or softmax, or another --method."
             )
         unclipped = constants.G * UNCLIPPED_NORM_OVER_G
         if problem.clip_norm is None or problem.clip_norm >= unclipped:

@@ -23,10 +23,11 @@ BUILT_IN = {
     "losses": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
     "methods": [
         "accelerated-srgd", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd",
-        "mu2-sgd", "noisy-minibatch-sgd", "parallel-sgd", "snowball-sgd", "storm"
+        "mu2-sgd", "noisy-minibatch-sgd", "objective-perturbation", "parallel-sgd", "snowball-sgd", "storm"
     ],
     "mechanisms": [
-        "binomial", "correlated", "gaussian", "last-iterate", "poisson", "replacement-exact"
+        "binomial", "correlated", "gaussian", "last-iterate", "objective-perturbation", "poisson",
+        "replacement-exact"
     ],
     "servers": ["aggregated", "shuffled", "trusted", "untrusted"],
     "sources": ["digits", "mnist", "population", "synthetic", "user-file"],

@@ -34,6 +34,7 @@ CASES = [
     ),
     *({"server": s, "preset": "practical", **own} for s in BOTH for own in PRESETS),
     *({"server": s, "method": "snowball-sgd", "rho": 1.0, "machines": 1} for s in BOTH),
+    {"server": "trusted", "method": "objective-perturbation", "rounds": 20},
     *({"server": s, "method": "noisy-minibatch-sgd", **DRAWN} for s in BOTH),
     *({"server": s, "method": "noisy-minibatch-sgd", **DRAWN, **POPULATION} for s in BOTH),
     *({"server": s, "rounds": 30, **POPULATION} for s in BOTH),
