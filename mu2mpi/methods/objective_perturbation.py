@@ -69,8 +69,8 @@ class ObjectivePerturbation(Method):
         constants = problem.loss_constants_with_tolerance
         if not constants.residual_vertices or constants.gradient_roundoffs is None:
             raise InputError(
-                f"--method {self.name} needs the residual_vertices of a loss, which --loss {problem.loss.name} "
-                "does not state here. Use --loss logistic, huber or softmax, or another --method."
+                f"--method {self.name} needs residual_vertices, which --loss {problem.loss.name} does not "
+                "state here. Use --loss logistic, huber or softmax, or another --method."
             )
         unclipped = constants.G * UNCLIPPED_NORM_OVER_G
         if problem.clip_norm is None or problem.clip_norm >= unclipped:
@@ -137,20 +137,13 @@ def regularization(method: ObjectivePerturbation, problem: Problem) -> float:
     lambda = sigma sqrt(d) / R minimises lambda R^2 / 2 + d sigma^2 / (2 lambda), a bound on the excess loss.
     In directions without curvature, models have at most the noise of the practical preset.
     """
-    n, budget, constants = (
-        problem.machines * problem.samples,
-        problem.budget,
-        problem.loss_constants_with_tolerance,
-    )
-    C, curvature, share = (
-        method.clip_norm(problem),
-        constants.curvature or 0.0,
-        _DETERMINANT_SHARE * budget.epsilon,
-    )
-    least = max(curvature / share, n * constants.L / _MAX_CONDITION, n * problem.l2)
+    constants, budget = problem.loss_constants_with_tolerance, problem.budget
+    n, determinant_epsilon = problem.machines * problem.samples, _DETERMINANT_SHARE * budget.epsilon
+    least = max((constants.curvature or 0.0) / determinant_epsilon, n * constants.L / _MAX_CONDITION)
+    least = max(least, n * problem.l2)
     if math.isinf(budget.rho):
         return least
-    account = constants.residual_vertices, problem.neighbours
-    sigma = C * noise_multiplier(budget.epsilon - share, budget.delta, *account)
+    account = budget.delta, constants.residual_vertices, problem.neighbours
+    sigma = method.clip_norm(problem) * noise_multiplier(budget.epsilon - determinant_epsilon, *account)
     margin_ratio = math.sqrt(problem.max_squared_norm) / problem.loss.practical_defaults.margin_noise_std
     return max(least, sigma * max(math.sqrt(problem.d) / problem.radius, margin_ratio))

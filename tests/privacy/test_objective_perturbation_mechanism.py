@@ -17,7 +17,9 @@ from mu2mpi.privacy.mechanisms.objective_perturbation_mechanism import (
 )
 from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
-constants_of = partial(make_schedule, "objective-perturbation", server="trusted", classes=2, features=3, delta=1e-5)
+constants_of = partial(
+    make_schedule, "objective-perturbation", server="trusted", classes=2, features=3, delta=1e-5
+)
 EPSILONS = np.array([0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0])
 
 
@@ -130,7 +132,9 @@ def test_a_linear_loss_has_the_account_of_dp_accounting(epsilon):
 def test_the_noise_multiplier_is_the_smallest(epsilon, log_delta, vertices, neighbours):
     delta = 10**log_delta
     multiplier = noise_multiplier(epsilon, delta, vertices, neighbours)
-    assert union_epsilon(1 / multiplier, 1 / (16 * multiplier), vertices, neighbours, delta) <= epsilon * (1 + 1e-9)
+    assert union_epsilon(1 / multiplier, 1 / (16 * multiplier), vertices, neighbours, delta) <= epsilon * (
+        1 + 1e-9
+    )
     less = multiplier * (1 - 1e-6)
     assert union_epsilon(1 / less, 1 / (16 * less), vertices, neighbours, delta) > epsilon
     # At least the Gaussian mechanism's noise, and at most that of a union bound over everything
@@ -141,7 +145,7 @@ def test_the_noise_multiplier_is_the_smallest(epsilon, log_delta, vertices, neig
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_the_classical_theorem_needs_more_noise(epsilon):
-    """Kifer, Smith and Thakurta (2012): lambda >= 2 L / epsilon, sigma = G sqrt(8 log(2/delta) + 4 epsilon) / epsilon."""
+    """Kifer et al. (2012): lambda >= 2 L / epsilon, sigma = G sqrt(8 log(2 / delta) + 4 epsilon) / epsilon."""
     delta, L = 1e-5, 0.25
     sigma = math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
     ours = L / (2 * L / epsilon) + union_epsilon(1 / sigma, 1 / (16 * sigma), 1, "zero-out", delta)

@@ -25,7 +25,7 @@ MIN_ROUNDS = 4  # rounds without a step: the first, the last gradient, the outpu
 UNCLIPPED_NORM_OVER_G = 1 + 2.0**-10  # ratio of clipping norm to G at which no rounded gradient is clipped
 _OUTPUT_MU_SHARE = 2.0**-4  # GDP parameter of the output noise in units of C / sigma
 _MIN_OUTPUT_NOISE = 2.0**-20  # output noise in units of the largest model, which then fits into 62 bits
-_NORM_TAIL = 37.5  # the linear term's norm exceeds sigma (sqrt(d) + this) with probability e^-703
+_NORM_TAIL = 37.5  # the linear term's norm exceeds sigma (1.01 sqrt(d) + this) with probability e^-703
 _UNIT_ROUNDOFF = 1.01 * 2.0**-53  # bound on an operation's relative error; 1.01 covers products of errors
 
 
@@ -117,7 +117,7 @@ class ObjectivePerturbationMechanism(Mechanism):
     @property
     def max_model_norm(self) -> float:
         """Bound R on the minimiser's norm; at 0, the objective exceeds its minimum by lambda R^2 / 8."""
-        linear_term = self.sigma * (math.sqrt(self.parameters) + _NORM_TAIL) / self.regularization
+        linear_term = self.sigma * (1.01 * math.sqrt(self.parameters) + _NORM_TAIL) / self.regularization
         losses = 2 * self.machines * self.samples * self.loss_at_zero / self.regularization
         return 2 * math.hypot(linear_term, math.sqrt(losses))
 
