@@ -73,7 +73,8 @@ def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Pat
     q, scores = checkpoint.q, checkpoint.canary_scores
     shape, arrays = (problem.model_rows, problem.features), Iterates(constants).state_arrays()
     rounds = plan_evaluations(plan).rounds
-    radii = dict.fromkeys(arrays, problem.radius) | dict.fromkeys(constants.state_names, math.inf)
+    radius = problem.radius if plan.experiment.chosen_method.keeps_iterates_in_ball else math.inf
+    radii = dict.fromkeys(arrays, radius) | dict.fromkeys(constants.state_names, math.inf)
     is_valid = {
         "iterates": checkpoint.iterates.keys() == arrays.keys()
         and all(_is_in_ball(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),

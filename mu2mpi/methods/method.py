@@ -62,6 +62,7 @@ class Method(ABC):
     query_point: ClassVar[QueryPoint]  # model at which machines compute gradients
     mechanism: ClassVar[str] = "gaussian"  # default of the option --mechanism
     outputs_mean_query_point: ClassVar[bool] = False  # output the mean query point, not the last one
+    keeps_iterates_in_ball: ClassVar[bool] = True  # before the output, which is in any case
     is_default: ClassVar[bool] = False  # whether it is the default of --method
     supports_partial_participation: ClassVar[bool] = False  # and budgets per machine
     preset_supports_partial_participation: ClassVar[bool] = False  # also with a preset

@@ -34,7 +34,7 @@ class ObjectivePerturbation(Method):
     name, title = "objective-perturbation", "objective perturbation (output alone)"
     summary = "minimum of all losses and a random linear term; protects the output alone"
     options, estimator, query_point = PresetOptions, GRADIENT_ESTIMATOR, LAST_ITERATE
-    mechanism = "objective-perturbation"
+    mechanism, keeps_iterates_in_ball = "objective-perturbation", False
     preset_settings = dict.fromkeys(["clip_norm", "diameter"])
 
     def check_experiment(self, experiment: Any, options: Any) -> None:

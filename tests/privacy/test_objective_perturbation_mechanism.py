@@ -145,7 +145,7 @@ def test_the_noise_multiplier_is_the_smallest(epsilon, log_delta, vertices, neig
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_the_classical_theorem_needs_more_noise(epsilon):
-    """Kifer et al. (2012): lambda >= 2 L / epsilon, sigma = G sqrt(8 log(2 / delta) + 4 epsilon) / epsilon."""
+    """Kifer et al., 2012: lambda >= 2 L / epsilon, sigma = G sqrt(8 log(2 / delta) + 4 epsilon) / epsilon."""
     delta, L = 1e-5, 0.25
     sigma = math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
     ours = L / (2 * L / epsilon) + union_epsilon(1 / sigma, 1 / (16 * sigma), 1, "zero-out", delta)
