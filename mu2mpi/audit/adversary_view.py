@@ -73,7 +73,7 @@ def run_algorithm(
     variants: BoolArray,
     communicator: Communicator,
     key: bytes,
-    unmasked_sums: list[IntArray] | None = None,
+    sums: list[IntArray] | None = None,
 ) -> FloatArray:
     """Run the algorithm as one rank, with all randomness from a 32-byte key; return the output, (d,)."""
     read = canaries.sample_reader(hosted_machines, variants, derive_key(key, "sampling"))
@@ -84,15 +84,22 @@ def run_algorithm(
             server.iterates.x[...] = canaries.case.query_point(t, constants.problem.model_rows)
             server.iterates.x_previous[...] = canaries.case.query_point(t - 1, constants.problem.model_rows)
         server.run_round(t, machines, Timer())
-        if unmasked_sums is not None and server.unmasked_message is not None:
-            unmasked_sums.append(server.unmasked_message.copy())
+        message = server.iterates.noised_sum if server.is_central else server.unmasked_message
+        if sums is not None and message is not None:
+            sums.append(message.copy())
     return server.iterates.output.ravel()
+
+
+def has_linear_steps(constants: RunConstants) -> bool:
+    """Whether steps may be linear in messages, as these have the shape of the model."""
+    return constants.mechanism.parameters == constants.problem.d
 
 
 def reveals_only_noisy_sums(constants: RunConstants) -> bool:
     """Whether an adversary's observations determine the noisy sums of messages, and nothing else."""
     # Iterates of audited runs stay inside the ball.
-    iterates_suffice = constants.iterates_reveal_messages and constants.problem.variance_factor == 1
+    iterates_suffice = constants.iterates_reveal_messages or not has_linear_steps(constants)
+    iterates_suffice &= constants.problem.variance_factor == 1
     suffices = iterates_suffice or not constants.problem.trust_mode.is_central
     return constants.mechanism.reveals_messages and suffices
 
@@ -117,8 +124,8 @@ def observe_runs(
     """Run the algorithm once per key, each machine on its own rank, and record the transmitted arrays.
 
     Returns arrays of shape (runs, numbers), one per rank, whitened to unit noise: the messages that it sends;
-    the sums that it receives from a central server; the sum that remains to colluders if messages are masked;
-    or the output if messages are hidden.
+    the sums that it receives from a central server, or if steps are not linear, those of its steps; the sum
+    that remains to colluders if messages are masked; or the output if messages are hidden.
     """
     reveals_messages = constants.mechanism.reveals_messages
     is_central, is_masked = constants.problem.trust_mode.is_central, hides_single_messages(constants)
@@ -126,18 +133,23 @@ def observe_runs(
     def record_runs(rank: RecordedRank) -> Any:
         rows, hosted_machines = list[Any](), range(rank.rank, rank.rank + 1)
         for run_variants, key in zip(variants, keys, strict=True):
-            unmasked: list[IntArray] = []
+            sums: list[IntArray] = []
             rank.clear_record()
-            output = run_algorithm(constants, canaries, hosted_machines, run_variants, rank, key, unmasked)
+            output = run_algorithm(constants, canaries, hosted_machines, run_variants, rank, key, sums)
             arrays: list[Any] = [output] if rank.rank == 0 else []
             if reveals_messages:
-                arrays = [*(rank.received if is_central else rank.sent), *(unmasked if is_masked else [])]
+                arrays = [*(rank.received if is_central else rank.sent), *(sums if is_masked else [])]
+                arrays = sums if is_central and not has_linear_steps(constants) else arrays
             rows.append(np.concatenate(list(map(np.ravel, arrays))) if arrays else np.empty(0))
         return np.array(rows)
 
     recorded: list[Any] = run_on_ranks(constants.problem.machines, record_runs)
     if not reveals_messages:
         return recorded
+    if is_central and not has_linear_steps(constants):  # All that rank 0 sends is a function of them.
+        mechanism = canaries.constants.mechanism
+        sums = recorded[0].reshape(len(keys), constants.rounds, -1)[:, :-1] * mechanism.grid_spacing
+        return [recorded[1], *[_whiten(mechanism, sums).reshape(len(keys), -1)] * len(recorded[1:])]
     if is_central:
         sums = [_recovered_sums(constants, canaries, received) for received in recorded[1:]]
         return [np.empty((len(keys), 0)), *sums]
@@ -159,7 +171,7 @@ def _aggregates_without_colluders(messages: IntArray, colluders: int) -> list[In
 def _whitened_messages(canaries: Canaries, machine: int, sent: FloatArray) -> FloatArray:
     """Return the messages of a machine, or their changes in rounds that it skips, scaled to unit noise."""
     mechanism, active = canaries.mechanism(machine), canaries.participation_rounds[machine] - 1
-    messages = sent.reshape(len(sent), -1, canaries.constants.problem.d)
+    messages = sent.reshape(len(sent), -1, mechanism.parameters)
     carried = canaries.constants.estimator.is_cumulative * messages[:, :-1]
     white = np.concatenate([messages[:, :1], messages[:, 1:] - carried], axis=1) / mechanism.sigma
     white[:, active] = _whiten(mechanism, messages[:, active])

@@ -23,7 +23,6 @@ from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.privacy.accounting.guarantee import Budget
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.noise.noise_stream import MAX_STREAM_INDEX, key_to_uint32
-from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
 FEATURE_DTYPE = np.uint8
 QUERY_POINT_MAGNITUDE = 160.0  # entry of chosen query points: margins saturate, and squares do not overflow
@@ -89,20 +88,15 @@ class WorstCase:
         C = constants.mechanism.clip_norm if plan is None else float(plan.clip_norms().max())
         features = np.array([[1], [1 - self.chooses_query_points]], FEATURE_DTYPE)
         z = constants.problem.feature_scaling.scaled_samples(features, CanarySource.feature_scale)
-        points = (self.query_point(k, constants.problem.model_rows) for k in (t, t - 1))
-        x, x_previous = (point * self.chooses_query_points for point in points)
-        increments = []
-        for variant, sample in enumerate(z):
-            labels = encode_labels(np.full(2, self.class_label(t) ^ variant, np.int32), constants)
-            margins = np.array([x @ sample, x_previous @ sample])
-            c, c_previous = constants.problem.loss.losses_and_residuals(margins, labels)[1]
-            if constants.estimator.is_cumulative:
-                c += (t - 1) * (c - c_previous)
-            norm = np.linalg.norm(c) * np.linalg.norm(sample)
-            increments.append(np.outer(c, sample) * min(1.0, C / norm))
+        points = [self.query_point(k, constants.problem.model_rows) for k in (t, t - 1)]
+        points = np.array(points) * self.chooses_query_points
+        labels = encode_labels(self.class_label(t) ^ np.arange(2, dtype=np.int32), constants)
+        increment = partial(constants.estimator.increment, constants.problem.loss, points)
+        increments = [increment(*sample, t, C) for sample in zip(z, labels, strict=True)]
         if (neighbours := constants.problem.neighbours) == "zero-out":
             increments[1] = np.zeros_like(increments[0])
-        return float(np.linalg.norm(increments[0] - increments[1]) / (UNIT_SENSITIVITIES[neighbours] * C))
+        sensitivity = constants.mechanism.unit_sensitivities[neighbours] * C
+        return float(np.linalg.norm(increments[0] - increments[1]) / sensitivity)
 
 
 # The variants have opposite increments, far longer than the clipping norm, and iterates stay inside the ball

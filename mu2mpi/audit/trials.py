@@ -152,8 +152,8 @@ def worst_case_constants(experiment: Experiment, case: WorstCase) -> RunConstant
 
 
 def _check_audit_size(constants: RunConstants, trials: int) -> None:
-    machines, rounds = constants.problem.machines, constants.rounds
-    if machines * rounds * max(machines * rounds, 2 * trials * constants.problem.d) > MAX_AUDIT_ELEMENTS:
+    machines, rounds, d = constants.problem.machines, constants.rounds, constants.mechanism.parameters
+    if machines * rounds * max(machines * rounds, 2 * trials * d) > MAX_AUDIT_ELEMENTS:
         problem = f"{trials} trials of {machines} machines and {rounds} rounds exceed the memory of an audit"
         raise InputError(f"{problem}. Use fewer --trials, --machines or --rounds")
     if (samples := constants.batching.samples_per_machine) > MAX_AUDITED_MACHINE_SAMPLES:

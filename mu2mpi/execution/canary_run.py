@@ -33,12 +33,16 @@ class Canaries:
     def __init__(self, plan: Plan, machines: Machines, server: Server, key: UInt32Array | None) -> None:
         m, rounds = plan.experiment.canaries or 0, plan.constants.rounds
         self._problem, self._mechanism = problem, mechanism = plan.constants.problem, plan.constants.mechanism
-        is_central, size = problem.trust_mode.is_central, machines.flat_message_sum.size
+        d, is_central, size = (
+            mechanism.parameters,
+            problem.trust_mode.is_central,
+            machines.flat_message_sum.size,
+        )
         released = rounds - is_central  # A central server adds no noise to the last sum, which has no step.
-        if m > problem.d or released == 0:
+        if m > d or released == 0:
             raise InputError(
-                f"--canaries needs a model parameter for each, and two rounds, got {m:,} canaries, "
-                f"{problem.d:,} parameters and {rounds:,} rounds. Use fewer --canaries or more --rounds."
+                f"--canaries needs a message's coordinate for each, and two rounds, got {m:,} canaries, {d:,} "
+                f"coordinates and {rounds:,} rounds. Use fewer --canaries or more --rounds."
             )
         is_in_all_sums = getattr(mechanism, "affected_sums", 1) == rounds
         self._n_messages = released if is_in_all_sums else 1
@@ -47,10 +51,11 @@ class Canaries:
         if key is None:
             return
         secret = derive_key(key.astype("<u4").tobytes(), "canaries")
-        self._coordinates = np.random.default_rng(list(secret)).permutation(problem.d)[:m]
+        self._coordinates = np.random.default_rng(list(secret)).permutation(d)[:m]
         self._included = np.frombuffer(hashlib.shake_256(secret).digest(m), np.uint8) % 2 == 1
-        unit = math.floor(mechanism.clip_norm / mechanism.grid_spacing)
-        self._variants = unit, -unit if mechanism.neighbours == "replace" else 0
+        is_replaced = mechanism.neighbours == "replace"
+        unit = math.floor(mechanism.sensitivity / (1 + is_replaced) / mechanism.grid_spacing)
+        self._variants = unit, -unit if is_replaced else 0
         self._increments = np.where(self._included, *self._variants)
         self._flat_increments, self._flat_noised = np.zeros((2, size), np.int64)
         # Noise of each observed message, and its machine

@@ -37,7 +37,8 @@ def run_cost_ns(constants: RunConstants) -> float:
     gradients = constants.sum_over_machines(rounds, constants.batching.processed_samples_until)
     ns_per_sample = NS_PER_NORMAL + NS_PER_BUFFER_COORDINATE * (correlation.buffers if correlation else 0)
     noise = ns_per_sample * noise_vectors if constants.mechanism.is_noisy else 0.0
-    return problem.d * (NS_PER_GRADIENT_COORDINATE * gradients + noise) + NS_PER_ROUND * rounds
+    coordinates = constants.mechanism.parameters  # of a message
+    return coordinates * (NS_PER_GRADIENT_COORDINATE * gradients + noise) + NS_PER_ROUND * rounds
 
 
 def evaluation_cost_ns(constants: RunConstants, test_samples: int) -> float:

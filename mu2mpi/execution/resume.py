@@ -78,7 +78,8 @@ def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Pat
     is_valid = {
         "iterates": checkpoint.iterates.keys() == arrays.keys()
         and all(_is_in_ball(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
-        "q": q.dtype == np.int64 and q.shape == shape and -MAX_GRID_SUM < q.min() <= q.max() < MAX_GRID_SUM,
+        "q": (q.dtype, q.shape) == (np.int64, constants.message_shape)
+        and -MAX_GRID_SUM < q.min() <= q.max() < MAX_GRID_SUM,
         "canary_scores": scores.dtype == np.int64 and scores.shape == (1, plan.experiment.canaries or 0),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }

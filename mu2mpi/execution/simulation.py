@@ -257,7 +257,8 @@ class Simulation:
         # The guarantee covers the norm of q~_t in both trust modes, except in the last round: its messages
         # change no iterate, and a trusted server adds no noise to them.
         if not is_last and noised_sum is not None:
-            unit = constants.mechanism.grid_spacing / (constants.machine_weight_sum * batching.batch_size(t))
+            batch_size = batching.batch_size(t) or 1
+            unit = constants.mechanism.grid_spacing / (constants.machine_weight_sum * batch_size)
             message_norm = norm(noised_sum.astype(np.float64)) * unit
         row = HistoryRow(
             round=t,
@@ -277,7 +278,8 @@ class Simulation:
     def _gradient_estimate_error(self, t: int, query_point: FloatArray) -> float:
         """Return ||d_t - f'(x_t)||^2 before noise on rank 0, for synthetic populations only; else NaN."""
         constants = self.constants
-        if not isinstance(self.evaluator, ExactEvaluator) or constants.batching.batch_size(t) == 0:
+        is_gradient = constants.message_shape == query_point.shape and constants.batching.batch_size(t) > 0
+        if not (isinstance(self.evaluator, ExactEvaluator) and is_gradient):
             return math.nan
         grid_sum = reduce_masked(self.machines.message_sum, self.communicator, self._sum_mask_key)
         _, gradient = self.evaluator.gradient(query_point)

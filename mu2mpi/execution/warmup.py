@@ -49,7 +49,7 @@ def kernel_compilers(
         lambda: losses(x, *data),
         lambda: loss_function.loss_and_gradient(x, x, np.zeros(2, label_type)),
         *([signed_noise] if problem.per_machine_plan else []),
-        lambda: Iterates(small_constants).step(1, np.zeros_like(q)),
+        lambda: Iterates(small_constants).step(1, np.zeros(small_constants.message_shape, np.int64)),
         *([lambda: add_rank_masks(noised, key, bytes(16), 0, 2)] if has_masks else []),
         *([partial(run_rounds, *loop)] if constants.has_plain_step else []),
     ]

@@ -4,6 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mu2mpi.core.arrays import FloatArray
+from mu2mpi.core.lazy import np
+
 if TYPE_CHECKING:
     from mu2mpi.losses.loss import Loss
 
@@ -49,6 +52,19 @@ class Estimator:
             return G
         return G + 2 * L * D if query_point.is_averaged else math.inf
 
+    def message_shape(self, model_rows: int, features: int) -> tuple[int, int]:
+        """Return the shape of a message, by default that of the model; of others, no step is a multiple."""
+        return model_rows, features
+
+    def increment(
+        self, loss_function: "Loss", points: FloatArray, z: FloatArray, label: Any, t: int, clip_norm: float
+    ) -> FloatArray:
+        """Return the clipped increment of one sample z at (x_t, x_{t-1}): the kernel's plain definition."""
+        c, c_previous = loss_function.losses_and_residuals(points @ z, np.repeat(label, 2))[1]
+        if self.is_cumulative:
+            c += (t - 1) * (c - c_previous)
+        return np.outer(c, z) * min(1.0, clip_norm / (np.linalg.norm(c) * np.linalg.norm(z)))
+
     def compile_kernel(self, loss_function: "Loss", model_rows: int) -> Any:
         """Return the kernel that adds samples to messages, compiled for a loss and a number of rows."""
         from mu2mpi.federation import increments
@@ -57,7 +73,34 @@ class Estimator:
         return loss_function.compile_kernel(template, HAS_MOMENTUM=self.is_cumulative)
 
 
+@dataclass(frozen=True)
+class SecondMoments(Estimator):
+    """Weighted sums of (z, s r) z^T: second moments of samples z, and scaled gradients r z^T at 0."""
+
+    def message_shape(self, model_rows: int, features: int) -> tuple[int, int]:
+        """Return (F + rows, F)."""
+        return features + model_rows, features
+
+    def increment(
+        self, loss_function: "Loss", points: FloatArray, z: FloatArray, label: Any, t: int, clip_norm: float
+    ) -> FloatArray:
+        """Return w (z, s r) z^T, as `mu2mpi.federation.increments.add_second_moments`."""
+        r = loss_function.losses_and_residuals(0 * (points @ z), np.repeat(label, 2))[1][0]
+        max_square, R = clip_norm / math.sqrt(2), loss_function.zero_residual_bound(len(r))
+        c = np.append(z, math.sqrt(max_square) / R * r)
+        return np.outer(c, z) * min(1.0, max_square / np.sum(z * z))
+
+    def compile_kernel(self, loss_function: "Loss", model_rows: int) -> Any:
+        """Return the kernel of second moments."""
+        from mu2mpi.federation.increments import add_second_moments
+
+        R = loss_function.zero_residual_bound(model_rows)
+        return loss_function.compile_kernel(add_second_moments, RESIDUAL_BOUND=R)
+
+
 # q_{t,i}, the sum of increments s_{tau,i} = g + (tau - 1)(g - g~) for tau <= t (Lemma 4.1)
 CORRECTED_MOMENTUM = Estimator("corrected-momentum", 2, is_cumulative=True)
 # The sum of gradients of the round's samples alone
 GRADIENT_ESTIMATOR = Estimator("gradient", 1, is_cumulative=False)
+# Of all samples of a round, for the quadratic surrogate of the loss at model 0
+SECOND_MOMENTS = SecondMoments("second-moments", 1, is_cumulative=False)

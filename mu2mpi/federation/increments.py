@@ -17,6 +17,8 @@ from mu2mpi.losses.model.linear import (
 MIN_SAFE_SQUARED_NORM = 2.0**-500
 MAX_SAFE_SQUARED_NORM = 2.0**500
 HAS_MOMENTUM = True  # placeholder in kernel templates: whether increments are of corrected momentum
+RESIDUAL_BOUND = 1.0  # placeholder in kernel templates: bound R on the norms of residuals at margins of 0
+MIN_FULL_WEIGHT = 0.99  # Samples of smaller weights count as clipped; rounding to the grid takes 0.7 %.
 
 
 @inline
@@ -64,6 +66,20 @@ def _tie_mask(max_product):  # type: ignore[no-untyped-def]
     """
     e = (float_to_bits(max_product) >> 52) - 1022
     return (1 << min(52, 51 - e)) - 1 if e < 48 else 0
+
+
+@inline
+def _add_block(message, coefficients, z, count, mask):  # type: ignore[no-untyped-def]
+    """Add outer products of the first `count` samples of a block; set the other coefficients to 0."""
+    block_rows = len(message) // 2 * 2 if len(z) > 1 else 0  # rows of which products of a block are summed
+    for i in range(len(z)):
+        for k in range(coefficients.shape[1]):
+            if i >= count:
+                coefficients[i, k] = 0.0
+            elif float_to_bits(coefficients[i, k]) & mask == 0 and coefficients[i, k] != 0.0:
+                block_rows = 0
+    _add_block_outer_products(message[:block_rows], coefficients, z)
+    _add_outer_products(message[block_rows:], coefficients[:, block_rows:], z[:count])
 
 
 @inline
@@ -120,7 +136,7 @@ def add_increments(  # type: ignore[no-untyped-def]
     (classes, width), largest, clipped_count = x.shape, 0.0, 0
     z, squared_norms = zero_sample_block(block_size, width), np.empty(block_size)
     margins, margins_previous = np.empty((block_size, classes)), np.empty((block_size, classes))
-    tie_mask = _tie_mask(reduced_clip_norm / grid_spacing)
+    mask = _tie_mask(reduced_clip_norm / grid_spacing)
     for start in range(first_sample, end_sample, block_size):
         count = min(block_size, end_sample - start)
         for i in range(count):
@@ -130,7 +146,6 @@ def add_increments(  # type: ignore[no-untyped-def]
             two_model_margins(x, x_previous, z, width, margins, margins_previous)
         else:
             model_margins(x, z, width, margins, margins_previous)
-        block_rows = classes // 2 * 2 if block_size > 1 else 0  # rows of which products of a block are summed
         for i in range(count):
             r, r_previous = margins[i], margins_previous[i]
             residual(r, labels[start + i])
@@ -143,14 +158,7 @@ def add_increments(  # type: ignore[no-untyped-def]
             clipped_count += is_clipped
             if not squared_norms[i] <= MAX_SAFE_SQUARED_NORM:
                 z[i] = 0.0
-            for c in r:
-                if float_to_bits(c) & tie_mask == 0 and c != 0.0:
-                    block_rows = 0
-        for i in range(count, block_size):
-            for k in range(classes):
-                margins[i, k] = 0.0
-        _add_block_outer_products(message[:block_rows], margins, z)
-        _add_outer_products(message[block_rows:], margins[:, block_rows:], z[:count])
+        _add_block(message, margins, z, count, mask)
     return largest, clipped_count
 
 
@@ -180,4 +188,35 @@ def add_increments_one_row(  # type: ignore[no-untyped-def]
             for j in range(row.size):
                 message[0, j] += integer_part(fma(c, scale * np.float64(row[j]), ROUNDING_ADDEND))
             message[0, row.size] += integer_part(fma(c, bias, ROUNDING_ADDEND))
+    return largest, clipped_count
+
+
+def add_second_moments(  # type: ignore[no-untyped-def]
+    message, x, x_previous, features, labels, feature_scales, bias,
+    first_sample, end_sample, t, reduced_clip_norm, grid_spacing, block_size,
+):  # fmt: skip
+    """Add second moments w (z, s r) z^T of samples to a message of shape (F + rows, F), as `add_increments`.
+
+    r is the residual at margins of 0, s = B / R, w = min(1, B^2 / ||z||^2, R^2 / ||r||^2), B^2 = C / sqrt(2).
+    """
+    (rows, width), largest, clipped_count = x.shape, 0.0, 0
+    max_square, max_residual_square = reduced_clip_norm / np.sqrt(2.0), RESIDUAL_BOUND * RESIDUAL_BOUND
+    z, c = zero_sample_block(block_size, width), np.empty((block_size, width + rows))
+    for start in range(first_sample, end_sample, block_size):
+        count = min(block_size, end_sample - start)
+        for i in range(count):
+            load_sample(features[start + i], feature_scales[start + i], bias, z[i])
+            r = c[i, width:]
+            r[:] = 0.0
+            residual(r, labels[start + i])
+            square, residual_square = squared_norm(z[i, :width]), squared_norm(r)
+            largest = max(largest, square * (square + residual_square * (max_square / max_residual_square)))
+            weight = min(1.0, max_square / square, max_residual_square / residual_square)
+            is_in_range = MIN_SAFE_SQUARED_NORM <= square <= MAX_SAFE_SQUARED_NORM
+            if not (is_in_range and residual_square <= MAX_SAFE_SQUARED_NORM):
+                z[i], r[:], weight = 0.0, 0.0, 0.0
+            clipped_count += weight < MIN_FULL_WEIGHT
+            c[i, :width] = weight / grid_spacing * z[i, :width]
+            r *= weight / grid_spacing * np.sqrt(max_square / max_residual_square)
+        _add_block(message, c, z, count, _tie_mask(reduced_clip_norm / grid_spacing))
     return largest, clipped_count

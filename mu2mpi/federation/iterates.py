@@ -91,7 +91,7 @@ class Iterates:
 
     def step_factor(self, t: int) -> float:
         """Return the factor of the sum of messages, in grid units, in the step of round t."""
-        return self._step_size(t) * self._grid_spacing / (self._total_weight * self._batch_size(t))
+        return self._step_size(t) * self._grid_spacing / (self._total_weight * (self._batch_size(t) or 1))
 
     def apply_regulariser(self, t: int, w: FloatArray | None = None, step_factor: float = 1.0) -> None:
         """Subtract the regulariser's gradient l2 x_t, times the step size, from w or self.w, in place."""

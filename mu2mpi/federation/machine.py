@@ -78,7 +78,7 @@ class Machines:
         self.key = key
         # Sum over the machines of q_{t,i}, or of gradients, without noise, in grid units: with padding, and
         # as a view of shape (rows, F); and buffers for the noised sum.
-        self.flat_message_sum, self.message_sum = padded_zeros((problem.model_rows, problem.features))
+        self.flat_message_sum, self.message_sum = padded_zeros(constants.message_shape)
         self.flat_noised, self.noised = padded_zeros(self.message_sum.shape)
         # Of increments before clipping: the largest squared norm, and the number of those that are clipped
         self.largest_squared_norm, self.clipped_count = 0.0, 0

@@ -39,6 +39,11 @@ class RunConstants:
         return self.batching.rounds
 
     @property
+    def message_shape(self) -> tuple[int, int]:
+        """Shape of a message: that of the model, unless the estimator sends more."""
+        return self.estimator.message_shape(self.problem.model_rows, self.problem.features)
+
+    @property
     def machine_weight_sum(self) -> float:
         """Expected sum of the weights of a round's participants: M if all machines are alike."""
         plan = self.problem.per_machine_plan
@@ -68,7 +73,11 @@ class RunConstants:
     @cached_property
     def reduced_clip_norm(self) -> float:
         """Norm to which increments are clipped before they are rounded to the grid."""
-        return reduce_clip_norm(self.mechanism.clip_norm, self.mechanism.grid_spacing, self.problem.d)
+        # The distance of two increments is at most this ratio times their norm, and both are rounded.
+        mechanism, ratio = self.mechanism, self.mechanism.unit_sensitivities["replace"]
+        return reduce_clip_norm(
+            mechanism.clip_norm, mechanism.grid_spacing * (2 / ratio), mechanism.parameters
+        )
 
     def per_machine_clip_norms(self, hosted_machines: range) -> FloatArray | None:
         """Return clip bound and grid spacing of each hosted machine's row; None if all have the same."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -58,6 +59,17 @@ class Loss(ABC):
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constants for samples of bounded norm and models in a ball about 0."""
 
+    def curvature_at_zero(self, classes: int) -> float:
+        """Return the curvature by margins of the loss's quadratic surrogate at 0: by default its largest."""
+        return self.constants(1.0, 0.0, classes).L
+
+    def zero_residual_bound(self, rows: int) -> float:
+        """Return the largest norm of a residual at margins of 0, over classes or the ends of labels."""
+        is_class = self.label_kind == "classes"
+        labels = np.arange(max(2, rows), dtype=np.int32) if is_class else np.array([-1.0, 1.0])
+        _, residuals = self.losses_and_residuals(np.zeros((len(labels), rows)), labels)
+        return math.sqrt(np.sum(residuals**2, axis=1).max())
+
     def model_rows(self, classes: int) -> int:
         """Return the number of rows of the weight matrix: by default 1 per class, or 1 for numeric labels."""
         return classes if self.label_kind == "classes" else 1
@@ -82,7 +94,7 @@ class Loss(ABC):
     def check_label_range(self, low: float, high: float) -> None:  # noqa: B027 - most losses accept any
         """Raise InputError if the loss does not support numeric labels in the unscaled range [low, high]."""
 
-    def compile_kernel(self, template: Callable[..., Any], **constants: bool) -> Any:
+    def compile_kernel(self, template: Callable[..., Any], **constants: float) -> Any:
         """Compile a kernel template with this loss's kernels for `residual` and `loss`, and constants."""
         kernels = {"residual": self.residual_kernel, "loss": self.loss_kernel}
         cache_tag = "-".join([self._kernel_cache_tag, *map(str, constants.values())])

@@ -53,6 +53,10 @@ class SoftmaxLoss(Loss):
         # Residuals softmax(m) - e_y are mixtures of 0 and the vertices e_k - e_y, k != y.
         return LossConstants(G, L, 2 * K + 22.0, max_squared_norm * (1 - 1 / K), K - 1, math.log(K))
 
+    def curvature_at_zero(self, classes: int) -> float:
+        """Return 1 / K, the curvature at 0 in directions that sum to 0, of residuals."""
+        return 1 / classes
+
     def class_scores(self, margins: FloatArray) -> FloatArray:
         _, exponentials, sums = _exponentials(margins)
         return exponentials / sums

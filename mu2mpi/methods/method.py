@@ -13,7 +13,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.options import Options, check_registered_name
 from mu2mpi.core.registry import lookup
 from mu2mpi.federation.batching import Batching, FreshSamples
-from mu2mpi.federation.estimators import Estimator, QueryPoint
+from mu2mpi.federation.estimators import Estimator, QueryPoint, SecondMoments
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.methods.presets.practical import PresetConstants
@@ -139,7 +139,7 @@ class Method(ABC):
         return ReleasedSums(
             rounds=T,
             machines=problem.machines,
-            parameters=problem.d,
+            parameters=math.prod(self.estimator.message_shape(problem.model_rows, problem.features)),
             clip_norm=self.clip_norm(problem),
             max_gradient_norm=problem.G,
             affected_sums=T if is_cumulative else batching.max_uses_per_sample(N),
@@ -150,6 +150,7 @@ class Method(ABC):
             noise_shares=problem.noise_shares,
             subsampling=batching.subsampling,
             is_cumulative=is_cumulative,
+            are_second_moments=isinstance(self.estimator, SecondMoments),
             mechanism_options=problem.mechanism_options,
             neighbours=problem.neighbours,
         )
@@ -219,7 +220,7 @@ class Method(ABC):
         from mu2mpi.privacy.noise.noise_stream import check_stream_limits
 
         released_sums = self.released_sums(problem, batching)
-        check_stream_limits(problem.d, problem.machines, batching.rounds)
+        check_stream_limits(released_sums.parameters, problem.machines, batching.rounds)
         mechanism_class: type[Mechanism] = lookup("mechanisms", problem.mechanism)
         if not mechanism_class.supports(released_sums):
             implied = f"Use another --method, or another --server than {problem.server}, which implies it."

@@ -29,6 +29,7 @@ class ReleasedSums:
     loss_bounds: Mapping[str, Any] | None = None  # of losses whose minimiser alone is released: own fields of
     # the mechanism, by name
     is_cumulative: bool = False  # sums are running sums: a sample stays in all of them from its round on
+    are_second_moments: bool = False  # a sample's term is w (z z^T, r z^T): no two are opposite
     mechanism_options: Any = None  # the mechanism's options, as given by the user
     neighbours: str = "replace"  # neighbouring relation: a key of `UNIT_SENSITIVITIES`
 

@@ -24,6 +24,7 @@ class PresetConstants(NamedTuple):
     clip_norm: float  # clipping norm that the preset chooses
     diameter: float  # diameter that the preset chooses
     effective_clip_norm: float  # clipping norm in use: that of the user, if any
+    max_squared_norm: float  # bound on the squared norms of samples, bias included
     model_noise_std: float  # largest noise std of a coordinate of the trained model
     G: float  # bound on gradient norms in the ball
     L: float  # smoothness in the ball, regulariser included
@@ -140,6 +141,7 @@ class PracticalPreset(Preset):
             clip_norm=clip_norm,
             diameter=diameter,
             effective_clip_norm=experiment.clip_norm or clip_norm,
+            max_squared_norm=max_squared_norm,
             model_noise_std=defaults.margin_noise_std / sample_norm,
             G=G,
             L=L + l2,

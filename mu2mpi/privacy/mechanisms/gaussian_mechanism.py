@@ -35,7 +35,8 @@ class GaussianMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
-        sigma = released_sums.sensitivity * math.sqrt(released_sums.affected_sums) / budget.rho
+        sensitivity = cls.unit_sensitivities[released_sums.neighbours] * released_sums.clip_norm
+        sigma = sensitivity * math.sqrt(released_sums.affected_sums) / budget.rho
         return cls.from_sigma(released_sums, sigma, rho=budget.rho)
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> GaussianGuarantee:

@@ -48,6 +48,8 @@ class Mechanism(ABC):
     calibrates_to_participation: ClassVar[bool] = False  # fewer rounds of a machine need less noise
     supports_canaries: ClassVar[bool] = False  # scores of canaries have the claimed normal distribution
     correlates_rounds: ClassVar[bool] = False  # noise is correlated over rounds, as in DP-FTRL
+    # L2 sensitivity of a sum by neighbouring relation, in units of the clipping norm
+    unit_sensitivities: ClassVar[dict[str, float]] = UNIT_SENSITIVITIES
     # Smallest and largest value of each number for which a guarantee can be computed
     field_ranges: ClassVar[dict[str, tuple[float, float]]] = {
         **dict.fromkeys(("rounds", "machines", "noise_shares"), (1, 2**32 - 1)),
@@ -117,7 +119,7 @@ class Mechanism(ABC):
 
     def with_neighbours(self, neighbours: str) -> Self:
         """Copy with the same noise, whose guarantee and rho are for another neighbouring relation."""
-        ratio = UNIT_SENSITIVITIES[neighbours] / UNIT_SENSITIVITIES[self.neighbours]
+        ratio = self.unit_sensitivities[neighbours] / self.unit_sensitivities[self.neighbours]
         scaled: dict[str, Any] = {"rho": self.rho * ratio} if hasattr(self, "rho") else {}
         return replace(self, neighbours=neighbours, **scaled)
 
@@ -157,13 +159,13 @@ class Mechanism(ABC):
 
     @property
     def sensitivity(self) -> float:
-        """L2 sensitivity of one released sum, as in `ReleasedSums`."""
-        return UNIT_SENSITIVITIES[self.neighbours] * self.clip_norm
+        """L2 sensitivity of one released sum, by default as in `ReleasedSums`."""
+        return self.unit_sensitivities[self.neighbours] * self.clip_norm
 
     @property
     def replace_sensitivity_ratio(self) -> float:
         """Ratio of the sensitivity for the relation "replace" to `sensitivity`."""
-        return UNIT_SENSITIVITIES["replace"] / UNIT_SENSITIVITIES[self.neighbours]
+        return self.unit_sensitivities["replace"] / self.unit_sensitivities[self.neighbours]
 
     @property
     def is_noisy(self) -> bool:
@@ -235,7 +237,7 @@ class Mechanism(ABC):
         errors = [
             f"{name} = {v!r} is out of range" for name, v, (low, high) in values if not low <= v <= high
         ]
-        is_known = self.neighbours in UNIT_SENSITIVITIES
+        is_known = self.neighbours in self.unit_sensitivities
         return errors if is_known else [*errors, f"neighbours = {self.neighbours!r} is unknown"]
 
     def consistency_errors(self, delta: float) -> list[str]:
