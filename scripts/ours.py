@@ -27,7 +27,9 @@ def main(folder: Path, wanted: list[str]) -> None:
         has_classes = read_schema(path).label[1].classes is not None
         losses = ["logistic"] if has_classes else ["squared", "poisson"][: 1 + (path.stem == "doctors")]
         data = {"data": str(path.with_suffix(".csv")), "schema": str(path)}
-        for loss, method, epsilon, seed in product(losses, ("mu2-sgd", "dp-sgd"), (1.0, 4.0), range(1, 6)):
+        for loss, method, epsilon, seed in product(
+            losses, ("mu2-sgd", "dp-sgd", "ada-ssp"), (1.0, 4.0), range(1, 6)
+        ):
             experiment = Experiment(**OURS, **data, loss=loss, method=method, epsilon=epsilon, seed=seed)
             started = time.perf_counter()
             with contextlib.redirect_stderr(io.StringIO()):

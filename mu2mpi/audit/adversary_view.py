@@ -90,16 +90,10 @@ def run_algorithm(
     return server.iterates.output.ravel()
 
 
-def has_linear_steps(constants: RunConstants) -> bool:
-    """Whether steps may be linear in messages, as these have the shape of the model."""
-    return constants.mechanism.parameters == constants.problem.d
-
-
 def reveals_only_noisy_sums(constants: RunConstants) -> bool:
     """Whether an adversary's observations determine the noisy sums of messages, and nothing else."""
     # Iterates of audited runs stay inside the ball.
-    iterates_suffice = constants.iterates_reveal_messages or not has_linear_steps(constants)
-    iterates_suffice &= constants.problem.variance_factor == 1
+    iterates_suffice = constants.iterates_reveal_messages and constants.problem.variance_factor == 1
     suffices = iterates_suffice or not constants.problem.trust_mode.is_central
     return constants.mechanism.reveals_messages and suffices
 
@@ -124,9 +118,10 @@ def observe_runs(
     """Run the algorithm once per key, each machine on its own rank, and record the transmitted arrays.
 
     Returns arrays of shape (runs, numbers), one per rank, whitened to unit noise: the messages that it sends;
-    the sums that it receives from a central server, or if steps are not linear, those of its steps; the sum
+    the sums that it receives from a central server, or those of steps that are no multiples of them; the sum
     that remains to colluders if messages are masked; or the output if messages are hidden.
     """
+    has_other_steps = constants.mechanism.parameters != constants.problem.d
     reveals_messages = constants.mechanism.reveals_messages
     is_central, is_masked = constants.problem.trust_mode.is_central, hides_single_messages(constants)
 
@@ -139,14 +134,14 @@ def observe_runs(
             arrays: list[Any] = [output] if rank.rank == 0 else []
             if reveals_messages:
                 arrays = [*(rank.received if is_central else rank.sent), *(sums if is_masked else [])]
-                arrays = sums if is_central and not has_linear_steps(constants) else arrays
+                arrays = sums if is_central and has_other_steps else arrays
             rows.append(np.concatenate(list(map(np.ravel, arrays))) if arrays else np.empty(0))
         return np.array(rows)
 
     recorded: list[Any] = run_on_ranks(constants.problem.machines, record_runs)
     if not reveals_messages:
         return recorded
-    if is_central and not has_linear_steps(constants):  # All that rank 0 sends is a function of them.
+    if is_central and has_other_steps:  # All that rank 0 sends is a function of them.
         mechanism = canaries.constants.mechanism
         sums = recorded[0].reshape(len(keys), constants.rounds, -1)[:, :-1] * mechanism.grid_spacing
         return [recorded[1], *[_whiten(mechanism, sums).reshape(len(keys), -1)] * len(recorded[1:])]

@@ -88,8 +88,8 @@ class WorstCase:
         C = constants.mechanism.clip_norm if plan is None else float(plan.clip_norms().max())
         features = np.array([[1], [1 - self.chooses_query_points]], FEATURE_DTYPE)
         z = constants.problem.feature_scaling.scaled_samples(features, CanarySource.feature_scale)
-        points = [self.query_point(k, constants.problem.model_rows) for k in (t, t - 1)]
-        points = np.array(points) * self.chooses_query_points
+        points = np.array([self.query_point(k, constants.problem.model_rows) for k in (t, t - 1)])
+        points *= self.chooses_query_points
         labels = encode_labels(self.class_label(t) ^ np.arange(2, dtype=np.int32), constants)
         increment = partial(constants.estimator.increment, constants.problem.loss, points)
         increments = [increment(*sample, t, C) for sample in zip(z, labels, strict=True)]

@@ -31,18 +31,14 @@ class Canaries:
     """
 
     def __init__(self, plan: Plan, machines: Machines, server: Server, key: UInt32Array | None) -> None:
-        m, rounds = plan.experiment.canaries or 0, plan.constants.rounds
-        self._problem, self._mechanism = problem, mechanism = plan.constants.problem, plan.constants.mechanism
-        d, is_central, size = (
-            mechanism.parameters,
-            problem.trust_mode.is_central,
-            machines.flat_message_sum.size,
-        )
+        m, rounds, mechanism = plan.experiment.canaries or 0, plan.constants.rounds, plan.constants.mechanism
+        self._problem, self._mechanism, d = plan.constants.problem, mechanism, mechanism.parameters
+        is_central, size = self._problem.trust_mode.is_central, machines.flat_message_sum.size
         released = rounds - is_central  # A central server adds no noise to the last sum, which has no step.
         if m > d or released == 0:
             raise InputError(
-                f"--canaries needs a message's coordinate for each, and two rounds, got {m:,} canaries, {d:,} "
-                f"coordinates and {rounds:,} rounds. Use fewer --canaries or more --rounds."
+                f"--canaries needs a message's coordinate for each, and two rounds, got {m:,} canaries, "
+                f"{d:,} coordinates and {rounds:,} rounds. Use fewer --canaries or more --rounds."
             )
         is_in_all_sums = getattr(mechanism, "affected_sums", 1) == rounds
         self._n_messages = released if is_in_all_sums else 1
@@ -65,7 +61,7 @@ class Canaries:
         elif machines.noise_source is not None:
             for i in range(machines.first_machine, machines.first_machine + machines.count):
                 streams = MACHINE_STREAM, i, 1
-                source = mechanism.noise_source(key, streams, 1 / problem.noise_shares, size)
+                source = mechanism.noise_source(key, streams, 1 / self._problem.noise_shares, size)
                 self._noise_sources.append((source, i))
             machines.noise_source = self
 

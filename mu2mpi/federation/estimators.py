@@ -63,7 +63,8 @@ class Estimator:
         c, c_previous = loss_function.losses_and_residuals(points @ z, np.repeat(label, 2))[1]
         if self.is_cumulative:
             c += (t - 1) * (c - c_previous)
-        return np.outer(c, z) * min(1.0, clip_norm / (np.linalg.norm(c) * np.linalg.norm(z)))
+        factor = min(1.0, clip_norm / float(np.linalg.norm(c) * np.linalg.norm(z)))
+        return np.outer(c, z) * factor
 
     def compile_kernel(self, loss_function: "Loss", model_rows: int) -> Any:
         """Return the kernel that adds samples to messages, compiled for a loss and a number of rows."""

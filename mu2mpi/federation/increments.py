@@ -216,7 +216,9 @@ def add_second_moments(  # type: ignore[no-untyped-def]
             if not (is_in_range and residual_square <= MAX_SAFE_SQUARED_NORM):
                 z[i], r[:], weight = 0.0, 0.0, 0.0
             clipped_count += weight < MIN_FULL_WEIGHT
-            c[i, :width] = weight / grid_spacing * z[i, :width]
-            r *= weight / grid_spacing * np.sqrt(max_square / max_residual_square)
+            for j in range(width):
+                c[i, j] = weight / grid_spacing * z[i, j]
+            for k in range(rows):
+                r[k] *= weight / grid_spacing * np.sqrt(max_square / max_residual_square)
         _add_block(message, c, z, count, _tie_mask(reduced_clip_norm / grid_spacing))
     return largest, clipped_count

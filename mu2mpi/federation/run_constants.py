@@ -73,11 +73,10 @@ class RunConstants:
     @cached_property
     def reduced_clip_norm(self) -> float:
         """Norm to which increments are clipped before they are rounded to the grid."""
-        # The distance of two increments is at most this ratio times their norm, and both are rounded.
-        mechanism, ratio = self.mechanism, self.mechanism.unit_sensitivities["replace"]
-        return reduce_clip_norm(
-            mechanism.clip_norm, mechanism.grid_spacing * (2 / ratio), mechanism.parameters
-        )
+        # Two rounding errors together take their share of the smallest distance to be bounded.
+        mechanism, distance = self.mechanism, self.mechanism.unit_sensitivities["replace"]
+        spacing = mechanism.grid_spacing * (2 / distance)
+        return reduce_clip_norm(mechanism.clip_norm, spacing, mechanism.parameters)
 
     def per_machine_clip_norms(self, hosted_machines: range) -> FloatArray | None:
         """Return clip bound and grid spacing of each hosted machine's row; None if all have the same."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from mu2mpi.core.arrays import IntArray
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.federation.batching import Batching, DisjointBatches
 from mu2mpi.federation.estimators import LAST_ITERATE, SECOND_MOMENTS
@@ -57,6 +58,11 @@ class AdaSsp(Method):
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         return 1.0  # unused
 
+    def iterates_reveal_messages(self, options: Any) -> bool:
+        return (
+            True  # as far as an audit is concerned, which observes the sums that the model is computed from
+        )
+
     def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Move w to the minimum of the loss's quadratic surrogate in round 1, and leave it there.
 
@@ -72,9 +78,10 @@ class AdaSsp(Method):
             max_square = constants.reduced_clip_norm / math.sqrt(2)
             curvature = problem.loss.curvature_at_zero(problem.classes)
             scale = math.sqrt(max_square) / problem.loss.zero_residual_bound(problem.model_rows)
-            moments = (message_sum[:F] + message_sum[:F].T) * (mechanism.grid_spacing / 2)
+            sums = mechanism.grid_spacing * message_sum.astype(np.float64)
+            moments = (sums[:F] + sums[:F].T) / 2
             moments.flat[:: F + 1] += samples * problem.l2 / curvature
-            gradients = message_sum[F:] * (mechanism.grid_spacing / (scale * curvature))
+            gradients = sums[F:] / (scale * curvature)
             noise_norm = mechanism.sigma * math.sqrt(2 * F * problem.variance_factor)
             rounding_error = RELATIVE_ROUNDING_ERROR * math.sqrt(F) * samples * max_square
             iterates.w[...] = -solve_regularised(moments, gradients, max(noise_norm / 2, rounding_error))

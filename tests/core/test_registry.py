@@ -22,12 +22,12 @@ from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 BUILT_IN = {
     "losses": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
     "methods": [
-        "accelerated-srgd", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd",
-        "mu2-sgd", "noisy-minibatch-sgd", "objective-perturbation", "parallel-sgd", "snowball-sgd", "storm"
+        "accelerated-srgd", "ada-ssp", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd", "mu2-sgd",
+        "noisy-minibatch-sgd", "objective-perturbation", "parallel-sgd", "snowball-sgd", "storm",
     ],
     "mechanisms": [
         "binomial", "correlated", "gaussian", "last-iterate", "objective-perturbation", "poisson",
-        "replacement-exact"
+        "replacement-exact", "second-moments",
     ],
     "servers": ["aggregated", "shuffled", "trusted", "untrusted"],
     "sources": ["digits", "mnist", "population", "synthetic", "user-file"],

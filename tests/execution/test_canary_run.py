@@ -78,6 +78,7 @@ def test_scores_reach_the_claim(server, rho, neighbours):
         {"estimator": "gradient"},
         {"estimator": "gradient", "server": "trusted"},
         {"method": "accelerated-srgd"},
+        {"method": "ada-ssp", "server": "trusted"},
         {"machines": 1},
     ],
     ids=lambda settings: "-".join(map(str, settings.values())),

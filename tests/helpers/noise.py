@@ -39,9 +39,8 @@ def standard_normal(key, stream, machine, t, d):
 
 def drawn_noise(constants, key, who, number, t):
     """Return one draw of round t as a message gets it, in standard deviations of one machine's noise."""
-    shape = constants.problem.model_rows, constants.problem.features
-    flat, _ = padded_zeros(shape)
-    noised, draw = padded_zeros(shape)
+    flat, _ = padded_zeros(constants.message_shape)
+    noised, draw = padded_zeros(constants.message_shape)
     sigma = constants.mechanism.round_sigma(t)
     scale = (
         sigma

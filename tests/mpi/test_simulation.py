@@ -24,6 +24,7 @@ PRESETS = [
     {"method": "anytime-dp-mf"},
     {"noise_correlation": 0.5},
     {"method": "accelerated-srgd", "noise_correlation": 0.9},
+    {"method": "ada-ssp"},
 ]
 BOTH = ("untrusted", "trusted")
 CASES = [

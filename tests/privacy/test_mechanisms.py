@@ -27,11 +27,13 @@ ACCOUNTS = {
     "noisy-minibatch-sgd": {"replacement-exact"},
     "snowball-sgd": {"gaussian", "last-iterate"},
     "objective-perturbation": {"objective-perturbation"},
+    "ada-ssp": {"binomial", "gaussian", "second-moments"},
 }
 """Whose account holds for which method; that of messages also where nobody sees them."""
 
 UNCORRELATED = (
-    "binomial", "gaussian", "last-iterate", "objective-perturbation", "poisson", "replacement-exact"
+    "binomial", "gaussian", "last-iterate", "objective-perturbation", "poisson", "replacement-exact",
+    "second-moments",
 )  # fmt: skip
 
 

@@ -148,25 +148,36 @@ def sum_outer_products(r, z):  # type: ignore[no-untyped-def]
 def solve_regularised(matrix: FloatArray, rows: FloatArray, level: float) -> FloatArray:
     """Return f(H) b for each row b, of a symmetric matrix H, with f(s) = (s + m) / (s^2 + m s + m^2).
 
-    Eigenvalues s above the level m are inverted up to a relative error of (m / s)^2. |f| is at most 1.16 / m.
+    Eigenvalues s above the level m are inverted up to a relative error of (m / s)^2. |f| is at most 1 / m.
     """
-    augmented = np.hstack([all_margins(matrix, matrix), all_margins(matrix, rows).T])
-    augmented += level * np.hstack([matrix, rows.T])
-    augmented[np.diag_indices(len(matrix))] += level * level
-    _eliminate(augmented)
-    return augmented[:, len(matrix) :].T
+    z, n = np.vstack([matrix, rows]), len(matrix)
+    system: FloatArray = all_margins(matrix, z) + level * z
+    system[np.diag_indices(n)] += level * level
+    _solve_below(system)
+    return system[n:]
+
+
+@reduction_kernel
+def _inner_product(x, y):  # type: ignore[no-untyped-def]
+    product = 0.0
+    for j in range(x.size):
+        product += x[j] * y[j]
+    return product
 
 
 @kernel
-def _eliminate(augmented):  # type: ignore[no-untyped-def]
-    """Replace [A, B] of a positive definite matrix A by [1, A^-1 B]: Gauss-Jordan without pivots."""
-    for k in range(len(augmented)):
-        augmented[k] /= augmented[k, k]
-        pivot_row = augmented[k, k:].copy()
-        for i in range(len(augmented)):
-            row, factor = augmented[i, k:], augmented[i, k] if i != k else 0.0
-            for j in range(row.size):
-                row[j] -= factor * pivot_row[j]
+def _solve_below(system):  # type: ignore[no-untyped-def]
+    """Replace rows b below a positive definite square A by solutions of A x = b, and A by its factor."""
+    n = system.shape[1]
+    for i in range(len(system)):
+        for j in range(min(i + 1, n)):
+            s = system[i, j] - _inner_product(system[i, :j], system[j, :j])
+            system[i, j] = np.sqrt(s) if i == j else s / system[j, j]
+    for x in system[n:]:
+        for i in range(n - 1, -1, -1):
+            x[i] /= system[i, i]
+            for j in range(i):
+                x[j] -= x[i] * system[i, j]
 
 
 def sum_losses(x, features, labels, scales, bias):  # type: ignore[no-untyped-def]
