@@ -23,15 +23,16 @@ def entry(runs: pd.DataFrame) -> str:
 
 if __name__ == "__main__":
     found = pd.concat([pd.read_csv(name) for name in sys.argv[1:]])
-    ours = found[found.model.str.contains("sgd")]
-    columns = ("no privacy", "diffprivlib", "`mu2-sgd`", "`dp-sgd`")
-    print(f"| table, loss | rows | ε | {' | '.join(columns)} |\n{'| --- ' * 7}|")
+    ours = found[found.model.str.contains("sgd|ssp")]
+    columns = ("no privacy", "diffprivlib", "`mu2-sgd`", "`dp-sgd`", "`ada-ssp`")
+    print(f"| table, loss | rows | ε | {' | '.join(columns)} |\n{'| --- ' * 8}|")
     for (table, kind), runs in ours.groupby(["table", ours.model.str.split().str[1]], sort=True):
         regression = {"logistic": "Logistic", "squared": "Linear", "poisson": "Poisson"}[kind]
         others = found[found.table == table]
         plain = others[others.model.str.fullmatch(f"{regression}Regress(ion|or)")]
         for epsilon in (1.0, 4.0):
             rivals = others[others.epsilon == epsilon]
-            private = [f"diffprivlib {regression}Regression", f"mu2-sgd {kind}", f"dp-sgd {kind}"]
+            ours_by_method = (f"{method} {kind}" for method in ("mu2-sgd", "dp-sgd", "ada-ssp"))
+            private = [f"diffprivlib {regression}Regression", *ours_by_method]
             cells = [entry(plain), *(entry(rivals[rivals.model == name]) for name in private)]
             print(f"| {table}, {kind} | {runs.samples.max():,} | {epsilon:g} | {' | '.join(cells)} |")

@@ -47,7 +47,7 @@ def models(package: str, name: str, columns: int) -> Iterator[tuple[str, float, 
 
         plain = linear_model.LogisticRegression(C=1e6, max_iter=10_000)
         yield "no privacy", np.inf, 0, linear_model.LinearRegression() if labels else plain
-        methods = {"method": "dp-gd"}, {"method": "dp-sgd"}, {"method": "mu2-sgd"}
+        methods = {"method": "dp-gd"}, {"method": "dp-sgd"}, {"method": "mu2-sgd"}, {"method": "ada-ssp"}
     else:
         from diffprivlib import models as private
 
@@ -88,8 +88,8 @@ def print_table(paths: list[str]) -> None:
             for line in csv.DictReader(file):
                 scores[line["table"], line["epsilon"], line["model"]].append(float(line["score"]))
                 rows[line["table"]] = line["rows"]
-    columns = "no privacy", "diffprivlib", "dp-gd", "dp-sgd", "mu2-sgd"
-    print(f"| table | rows | ε | {' | '.join(columns)} |\n{'| --- ' * 8}|")
+    columns = "no privacy", "diffprivlib", "dp-gd", "dp-sgd", "mu2-sgd", "ada-ssp"
+    print(f"| table | rows | ε | {' | '.join(columns)} |\n{'| --- ' * 9}|")
     for name, epsilon in product(BOUNDS, EPSILONS):
         cells = []
         for model in columns:

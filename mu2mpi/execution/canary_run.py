@@ -37,8 +37,8 @@ class Canaries:
         released = rounds - is_central  # A central server adds no noise to the last sum, which has no step.
         if m > d or released == 0:
             raise InputError(
-                f"--canaries needs a message's coordinate for each, and two rounds, got {m:,} canaries, "
-                f"{d:,} coordinates and {rounds:,} rounds. Use fewer --canaries or more --rounds."
+                f"--canaries needs a model parameter for each, and two rounds, got {m:,} canaries, "
+                f"{d:,} parameters and {rounds:,} rounds. Use fewer --canaries or more --rounds."
             )
         is_in_all_sums = getattr(mechanism, "affected_sums", 1) == rounds
         self._n_messages = released if is_in_all_sums else 1
