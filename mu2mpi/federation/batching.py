@@ -57,6 +57,10 @@ class Batching(ABC):
         """Return the largest number of batches of rounds 1 .. t that contain the same sample."""
         return t if self.subsampling else 1
 
+    def rounds_with_same_batches(self, t: int) -> int:
+        """Return the number of rounds from t on in which every machine's batch is that of round t."""
+        return self.rounds - t + 1 if self.is_full_batch else 1
+
     @abstractmethod
     def batches(self, key: bytes, machines: IntArray, rounds: IntArray) -> BatchIndices:
         """Return one batch for each pair of a machine (from 0) and a round (from 1) of two equal shapes.
@@ -106,6 +110,55 @@ class DisjointBatches(Batching):
         sizes = self._bounds[rounds] - starts
         offsets = starts - (np.cumsum(sizes) - sizes)
         return BatchIndices(np.arange(sizes.sum()) + np.repeat(offsets, sizes), sizes)
+
+
+@dataclass(frozen=True)
+class PhaseBatches(Batching):
+    """Phases with half the samples of the phase before, disjoint and all in each round of their phase.
+
+    Phases differ by at most one round; the first is the longest.
+    """
+
+    phases: int = field(kw_only=True)
+
+    @classmethod
+    def halving(cls, samples: int, rounds: int, phases: int) -> Self:
+        """Return the phases of some samples of a machine, at least 2^phases - 1."""
+        return cls(samples, rounds, -(-samples * 2 ** (phases - 1) // (2**phases - 1)), phases=phases)
+
+    @cached_property
+    def _batches_of_phases(self) -> DisjointBatches:
+        n, all_parts = self.samples_per_machine, 2**self.phases - 1
+        parts = [all_parts + 1 - 2 ** (self.phases - i) for i in range(1, self.phases + 1)]
+        return DisjointBatches.from_batch_ends(tuple(-(-n * part // all_parts) for part in parts))
+
+    def phase(self, t: int) -> int:
+        """Return the phase of round t, from 1; 0 for round 0."""
+        return (t - 1) * self.phases // self.rounds + 1
+
+    def phase_end(self, phase: int) -> int:
+        """Return the last round of a phase; 0 for phase 0."""
+        return -(-self.rounds * phase // self.phases)
+
+    def batch_size(self, t: int) -> float:
+        return self._batches_of_phases.batch_size(self.phase(t))
+
+    def distinct_samples_until(self, t: int) -> int:
+        return self._batches_of_phases.distinct_samples_until(self.phase(t))
+
+    def processed_samples_until(self, t: int) -> float:
+        ends = [min(t, self.phase_end(phase)) for phase in range(self.phases + 1)]
+        return sum((end - start) * self.batch_size(end) for start, end in pairwise(ends) if end > start)
+
+    def max_uses_per_sample(self, t: int) -> int:
+        return min(t, self.phase_end(1))
+
+    def rounds_with_same_batches(self, t: int) -> int:
+        return self.phase_end(self.phase(t)) - t + 1
+
+    def batches(self, key: bytes, machines: IntArray, rounds: IntArray) -> BatchIndices:
+        """Return all samples of the phases of the rounds."""
+        return self._batches_of_phases.batches(key, machines, (rounds - 1) * self.phases // self.rounds + 1)
 
 
 class CyclicBatches(Batching):

@@ -20,7 +20,7 @@ from mu2mpi.privacy.noise.noise_stream import AGGREGATE_STREAM, MACHINE_STREAM, 
 
 @dataclass(frozen=True)
 class HostedSamples:
-    """Samples in the batches of one rank's machines in some rounds; full batches are stored once."""
+    """Samples in the batches of one rank's machines in some rounds; batches that recur are stored once."""
 
     features: NDArray[np.generic]  # by round, then by machine, in the stored type: shape (samples, F - 1)
     labels: Labels  # shape (samples,)
@@ -40,7 +40,7 @@ class HostedSamples:
 
     def round_bounds(self, t: int) -> tuple[int, int]:
         """Return the bounds (start, stop) in `features` of the samples of round t."""
-        if self._round_ends[-1] > len(self.labels):  # Full batches are stored once.
+        if self._round_ends[-1] > len(self.labels):  # The same batches recur.
             return 0, len(self.labels)
         return self._round_ends[t - self.first_round], self._round_ends[t - self.first_round + 1]
 

@@ -39,7 +39,6 @@ def make_sample_reader(
     max_samples, hosted = math.inf, len(hosted_machines)  # per machine and read
     if hosted:
         max_samples = source.chunk_size(round(hosted * batching.processed_samples_until(rounds))) / hosted
-    is_full_batch = batching.is_full_batch and plan is None
 
     def next_batches(remaining_rounds: range) -> RequestedBatches:
         """Return the batches of the next rounds, of as many rounds as fit in memory."""
@@ -48,20 +47,22 @@ def make_sample_reader(
             return _participant_batches(plan.participation, batching, hosted_machines, t, max_samples)
         before = batching.processed_samples_until(remaining_rounds.start - 1)
         seen = lambda t: batching.processed_samples_until(t) - before  # noqa: E731
-        count = 1 if is_full_batch else max(1, bisect_right(remaining_rounds, max_samples, key=seen))
+        count = max(1, bisect_right(remaining_rounds, max_samples, key=seen))
         row, column = np.divmod(np.arange(count * hosted), max(1, hosted))
         return count, row, column + hosted_machines.start, row + remaining_rounds.start
 
     def read_rounds(t: int) -> HostedSamples:
-        count, row, machines, participation_counts = next_batches(range(t, rounds + 1))
+        same_rounds = 1 if plan is not None else batching.rounds_with_same_batches(t)
+        requested_rounds = range(t, rounds + 1) if same_rounds == 1 else range(t, t + 1)
+        count, row, machines, participation_counts = next_batches(requested_rounds)
         indices, batch_sizes = batching.batches(sampling_key, machines, participation_counts)
         columns = machines - hosted_machines.start
         samples = read_rows(indices, np.repeat(columns, batch_sizes))
         scales = scaling.scale_factors(samples.features, source.feature_scale)
         sizes = np.zeros((count, hosted), np.int64)
         sizes[row, columns] = batch_sizes
-        if is_full_batch:
-            sizes = np.broadcast_to(sizes, (rounds + 1 - t, hosted))
+        if same_rounds > 1:
+            sizes = np.broadcast_to(sizes, (same_rounds, hosted))
         return HostedSamples(samples.features, samples.labels, scales, sizes, t, scaling.bias_feature)
 
     return read_rounds

@@ -17,7 +17,8 @@ class GaussianMechanism(Mechanism):
     """Noise of std sigma = sensitivity sqrt(affected_sums) / rho per sum: Theorems 5.2 and 6.2.
 
     A sample moves each of `affected_sums` sums by at most the sensitivity: all T if sums are cumulative or
-    batches full, 1 if it is used once, and ceil(T K / n) in passes over n samples by batches of K.
+    batches full, 1 if it is used once, ceil(T K / n) in passes over n samples by batches of K, and the
+    ceil(T / k) consecutive sums of a phase if k phases have different samples.
     """
 
     name = "gaussian"
@@ -72,9 +73,9 @@ class GaussianMechanism(Mechanism):
 
     def affected_sums_until(self, rounds: int) -> int:
         """Largest number of the first `rounds` sums that one sample affects."""
-        if self.affected_sums in (1, self.rounds):
-            return min(rounds, self.affected_sums)
-        return self._n_passes(rounds)
+        if self.affected_sums == self._n_passes(self.rounds):
+            return self._n_passes(rounds)
+        return min(rounds, self.affected_sums)
 
     def _n_passes(self, rounds: int) -> int:
         return -(-rounds * round(self.batch_size) // self.samples)
@@ -85,7 +86,8 @@ class GaussianMechanism(Mechanism):
 
     def consistency_errors(self, delta: float) -> list[str]:
         errors = super().consistency_errors(delta)
-        valid_counts = sorted({1, self._n_passes(self.rounds), self.rounds})
+        phases = -(-self.rounds // self.affected_sums)
+        valid_counts = sorted({1, self._n_passes(self.rounds), -(-self.rounds // phases), self.rounds})
         if self.affected_sums not in valid_counts:
             values = " or ".join(map(str, valid_counts))
             errors.append(f"affected_sums is {self.affected_sums}, but must be {values}")
