@@ -53,7 +53,7 @@ class LocalizedSrgd(Method):
         phases = constants.experiment.phases or (1 if n < 3 or constants.experiment.rounds == 1 else 2)
         step_sum = constants.noise_limited_step_sum(n * constants.noise_reduction)
         phase_l2 = round_to_four_digits(max(0.5 / step_sum, L * (1.5 / 200) ** 2))
-        rounds = phases * max(2, math.ceil(1.5 * math.sqrt(L / phase_l2)))
+        rounds = phases * max(2, round(1.5 * math.sqrt(L / phase_l2)))
         return constants.settings(constants.L / L, rounds=rounds, phases=phases, phase_l2=phase_l2)
 
     def batching(self, problem: Problem, rounds: int | None) -> PhaseBatches:

@@ -24,6 +24,7 @@ ACCOUNTS = {
     # A sample is drawn at most once a round, so to be in all of them is the worst that can be.
     "dp-sgd": {"binomial", "gaussian", "poisson"},
     "dp-gd": {"binomial", "gaussian"},
+    "localized-srgd": {"binomial", "gaussian"},
     "noisy-minibatch-sgd": {"replacement-exact"},
     "snowball-sgd": {"gaussian", "last-iterate"},
     "objective-perturbation": {"objective-perturbation"},
