@@ -22,7 +22,7 @@ from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 BUILT_IN = {
     "losses": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
     "methods": [
-        "accelerated-srgd", "ada-ssp", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd", "mu2-sgd",
+        "accelerated-srgd", "ada-ssp", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd", "localized-srgd", "mu2-sgd",
         "noisy-minibatch-sgd", "objective-perturbation", "parallel-sgd", "snowball-sgd", "storm",
     ],
     "mechanisms": [

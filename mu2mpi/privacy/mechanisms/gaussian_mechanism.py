@@ -86,9 +86,11 @@ class GaussianMechanism(Mechanism):
 
     def consistency_errors(self, delta: float) -> list[str]:
         errors = super().consistency_errors(delta)
+        valid_counts = {1, self._n_passes(self.rounds), self.rounds}
         phases = -(-self.rounds // self.affected_sums)
-        valid_counts = sorted({1, self._n_passes(self.rounds), -(-self.rounds // phases), self.rounds})
+        if self.samples / phases <= self.batch_size < self.samples:  # The first phase has the largest share.
+            valid_counts.add(-(-self.rounds // phases))
         if self.affected_sums not in valid_counts:
-            values = " or ".join(map(str, valid_counts))
+            values = " or ".join(map(str, sorted(valid_counts)))
             errors.append(f"affected_sums is {self.affected_sums}, but must be {values}")
         return errors
