@@ -73,7 +73,7 @@ class LocalizedSrgd(Method):
         return min(candidates, key=partial(self._loss_bound, problem))
 
     def resolve_options(self, problem: Problem, batching: Any) -> dict[str, Any]:
-        return {"phases": batching.phases, "phase_l2": self.first_regulariser(problem, batching)}
+        return {"phases": batching.phases}
 
     def first_regulariser(self, problem: Problem, batching: Any) -> float:
         """Return lambda of the first phase: the option, or sqrt(8) H / D.
@@ -86,7 +86,7 @@ class LocalizedSrgd(Method):
         noise = self._mean_noise(problem, n)
         squared_H = 8 / 3 * C * C / (n * problem.machines) * (1 - 4.0**-k)
         squared_H += 32 * noise * noise * (1 - 2.0 ** (1 - k)) + 2 * C * noise * 4.0 ** (1 - k)
-        return round_to_four_digits(math.sqrt(8 * squared_H) / problem.diameter)
+        return math.sqrt(8 * squared_H) / problem.diameter
 
     def _mean_noise(self, problem: Problem, batch_size: float) -> float:
         """Return the RMS norm of the noise in the mean of a phase's average gradients, for any rounds."""

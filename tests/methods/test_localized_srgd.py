@@ -51,7 +51,7 @@ def plain_lambda(C, D, n, M, d, rho, N, phases):
 
 
 def plain_run(gradient_sum, lam, eta, rounds, phases, shape, D, l2):
-    """Return output and last iterate by phases of AC-SA as in the proof: minimised prox functions, two averages.
+    """Return the output of phases of AC-SA as in the proof: minimisers of prox functions, and two averages.
 
     `gradient_sum(t, phase, x)` is the noised average gradient of round t.
     """
@@ -107,7 +107,7 @@ def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, cl
     sigma = 2 * C * math.sqrt(R) / rho
     who = [(SERVER_STREAM, 0)] if server == "trusted" else [(MACHINE_STREAM, i) for i in range(M)]
     lam = phase_l2 or plain_lambda(C, diameter, n, M, classes * F, rho, N, phases)
-    assert result.experiment.phase_l2 == pytest.approx(lam, rel=6e-4)
+    assert (result.experiment.phases, result.experiment.phase_l2) == (phases, phase_l2)
 
     def gradient_sum(t, phase, x):
         start, end = blocks[phase]
@@ -120,7 +120,7 @@ def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, cl
         return (total + noise) / (M * (end - start))
 
     eta = 1 / (2 * (ref.smoothness(F) + l2))
-    x = plain_run(gradient_sum, result.experiment.phase_l2, eta, T, phases, (classes, F), diameter, l2)
+    x = plain_run(gradient_sum, lam, eta, T, phases, (classes, F), diameter, l2)
     assert np.linalg.norm(result.x - x) < 1e-6 * max(np.linalg.norm(x), 1e-6)
     assert claim_contradictions(result) == []
     t = result.history.round
@@ -135,7 +135,7 @@ def test_a_run_equals_the_method_in_plain_numpy(server, sizes, rho, diameter, cl
 
 @given(st.integers(1, 3), st.integers(2, 12), st.sampled_from([0.01, 0.3, 5.0]), seeds, max_examples=30)
 def test_steps_satisfy_the_inequality_of_the_proof(phases, steps, lam, seed):
-    """Line 2 of the proof with arbitrary errors of gradients, for a quadratic loss and any point of the ball."""
+    """Line 2 of the proof with arbitrary errors of gradients, for a parabola and any point of the ball."""
     rng, classes, F, D = np.random.default_rng(seed), 3, 4, 3.0
     T = phases * steps + 1 if phases == 1 else phases * steps
     constants = make_schedule(
@@ -196,12 +196,12 @@ def test_the_bound_is_that_of_the_page_and_holds(server, heterogeneity):
     N = M if server == "trusted" else 2.0
     bounds = []
     for phases in range(1, 7):
-        lam = float(f"{plain_lambda(G, D, n, M, classes * F, rho, N, phases):.4g}")
+        lam = plain_lambda(G, D, n, M, classes * F, rho, N, phases)
         T = phases * max(2, math.ceil(5 * math.sqrt(L / lam)))
         bounds.append((plain_bound(n, M, classes * F, rho, N, G, L, D, phases, T, lam), phases, T))
     chosen = results[0].experiment
     assert (results[0].theory.excess_loss_bound, chosen.phases, chosen.rounds) == pytest.approx(min(bounds))
-    assert np.mean([result.theory.excess_loss for result in results]) < results[0].theory.excess_loss_bound / 2
+    assert np.mean([result.theory.excess_loss for result in results]) < min(bounds)[0] / 2
     clipped = {"method": NAME, "machines": M, "clip_norm": 0.1}
     assert math.isnan(
         simulation_of(Experiment(**clipped), random_source(1, 60, 4, 3)).constants.excess_loss_bound
