@@ -30,7 +30,7 @@ BUILT_IN = {
         "replacement-exact", "second-moments",
     ],
     "servers": ["aggregated", "shuffled", "trusted", "untrusted"],
-    "sources": ["digits", "mnist", "population", "synthetic", "user-file"],
+    "sources": ["cifar10", "digits", "fashion-mnist", "mnist", "population", "synthetic", "user-file"],
     "formats": ["csv", "hdf5", "npz", "parquet", "svm"],
     "partitions": ["contiguous", "dirichlet", "iid", "labels", "owner", "sorted"],
 }  # fmt: skip

@@ -10,8 +10,8 @@ import pytest
 from helpers.schema_tables import SCHEMA
 from helpers.small_mnist import SHAPES, Server
 
-from mu2mpi.data.sources import mnist
-from mu2mpi.data.sources.mnist import IdxFile
+from mu2mpi.data.sources._image_files import IdxFile
+from mu2mpi.data.sources.mnist import Mnist
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest
     monkeypatch.delenv("MU2MPI_DATA_DIR", raising=False)
     monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setattr(mnist, "MNIST_MIRRORS", ("http://127.0.0.1:9/",))
+    monkeypatch.setattr(Mnist, "mirrors", ("http://127.0.0.1:9/",))
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         largest = 256 if len(shape) == 3 else 10
         contents[name] = header + random.integers(0, largest, shape, dtype=np.uint8).tobytes()
         files.append(IdxFile(name, shape, hashlib.sha256(contents[name]).hexdigest()))
-    monkeypatch.setattr(mnist, "MNIST_FILES", tuple(files))
+    monkeypatch.setattr(Mnist, "array_files", tuple(files))
     return contents
 
 

@@ -14,8 +14,8 @@ from helpers.small_mnist import LARGE, ROUNDS, SHAPES, open_together, put
 from mu2mpi.cli import main
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import cache_folder
-from mu2mpi.data.sources import mnist
-from mu2mpi.data.sources.mnist import IdxFile, Mnist, open_idx
+from mu2mpi.data.sources._image_files import DOWNLOAD_TIMEOUT_SECONDS, IdxFile
+from mu2mpi.data.sources.mnist import Mnist
 
 IMAGES, LABELS, TEST_IMAGES, TEST_LABELS = SHAPES
 
@@ -100,7 +100,7 @@ def test_offline_without_a_copy(small):
 @pytest.mark.parametrize("command", [["run", "--data", "mnist"], ["sweep", "a.toml"]])
 def test_no_run_downloads(small, tmp_path, serve, monkeypatch, capsys, command):
     server = serve_files(serve, tmp_path / "mirror", small)
-    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (server.url,))
+    monkeypatch.setattr(Mnist, "mirrors", (server.url,))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.toml").write_text('data = "mnist"\nseed = [1, 2]\n')
     assert main([*command, "--machines", "1", "--output", "a"]) == 2
@@ -112,7 +112,7 @@ def test_no_run_downloads(small, tmp_path, serve, monkeypatch, capsys, command):
 
 def test_download(small, tmp_path, serve, monkeypatch):
     server = serve_files(serve, tmp_path / "mirror", small)
-    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (server.url, "http://127.0.0.1:9/"))
+    monkeypatch.setattr(Mnist, "mirrors", (server.url, "http://127.0.0.1:9/"))
     Mnist.fetch()
     source = Mnist()
     images = np.frombuffer(small[IMAGES][16:], np.uint8).reshape(60, 16)
@@ -137,11 +137,11 @@ def test_a_bad_mirror_and_then_a_good_one(small, tmp_path, serve, monkeypatch, h
     good = serve_files(serve, tmp_path / "good", small)
     damaged = tmp_path / "bad" / f"{LABELS}.gz"
     damaged.unlink() if how is None else damaged.write_bytes(DAMAGES[how](small[LABELS]))
-    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (bad.url,))
+    monkeypatch.setattr(Mnist, "mirrors", (bad.url,))
     with pytest.raises(InputError, match=bad.url):
         Mnist.fetch()
     assert cached() == {IMAGES: small[IMAGES]}
-    monkeypatch.setattr(mnist, "MNIST_MIRRORS", ("http://127.0.0.1:9/", bad.url, good.url))
+    monkeypatch.setattr(Mnist, "mirrors", ("http://127.0.0.1:9/", bad.url, good.url))
     Mnist.fetch()
     assert cached() == small
     assert bad.asked == [f"{IMAGES}.gz", f"{LABELS}.gz", f"{LABELS}.gz"]
@@ -154,7 +154,7 @@ def test_a_wrong_file_in_the_cache_is_replaced(small, tmp_path, serve, monkeypat
     (cache_folder() / "mnist" / IMAGES).write_bytes(small[IMAGES][:-1] + b"?")
     with pytest.raises(InputError, match=f"{IMAGES} has the wrong checksum"):
         Mnist()
-    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (server.url,))
+    monkeypatch.setattr(Mnist, "mirrors", (server.url,))
     Mnist.fetch()
     assert server.asked == [f"{IMAGES}.gz"]
     assert cached() == small
@@ -164,7 +164,7 @@ def test_a_folder_of_the_user_gets_what_is_missing_and_keeps_what_is_damaged(
     small, tmp_path, serve, monkeypatch
 ):
     server = serve_files(serve, tmp_path / "mirror", small)
-    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (server.url,))
+    monkeypatch.setattr(Mnist, "mirrors", (server.url,))
     damaged = put(tmp_path / "damaged", small | {LABELS: b"mine"}, packed=False)
     with pytest.raises(InputError, match=LABELS):
         Mnist.fetch(damaged)
@@ -181,7 +181,7 @@ def test_a_folder_of_the_user_gets_what_is_missing_and_keeps_what_is_damaged(
 
 def test_a_cache_that_cannot_be_written(small, tmp_path, serve, monkeypatch):
     server = serve_files(serve, tmp_path / "mirror", small)
-    monkeypatch.setattr(mnist, "MNIST_MIRRORS", (server.url, server.url))
+    monkeypatch.setattr(Mnist, "mirrors", (server.url, server.url))
     (tmp_path / "file").touch()
     monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(InputError, match="file/mnist"):
@@ -202,7 +202,7 @@ def test_the_waiting_for_a_mirror_is_bounded(small, monkeypatch):
     with pytest.raises(InputError, match="in time"):
         Mnist.fetch()
     # One file of one mirror is asked for, once.
-    assert seen == [mnist.DOWNLOAD_TIMEOUT_SECONDS]
+    assert seen == [DOWNLOAD_TIMEOUT_SECONDS]
 
 
 def test_real_rows(mnist_dir):
@@ -268,7 +268,7 @@ def test_the_header_is_that_of_the_format():
 def test_a_good_file(tmp_path, packed, verify_checksum):
     path = write(tmp_path, CONTENT, packed)
     for _ in range(2):
-        array = open_idx(path, EXPECTED, verify_checksum)
+        array = EXPECTED.open(path, verify_checksum)
         np.testing.assert_array_equal(array, ARRAY)
         assert array.dtype == np.uint8
         assert not array.flags.writeable
@@ -283,7 +283,7 @@ def test_a_good_file(tmp_path, packed, verify_checksum):
 def test_wrong_content(tmp_path, packed, verify_checksum, content):
     path = write(tmp_path, content, packed)
     with pytest.raises(InputError, match=EXPECTED.name):
-        open_idx(path, EXPECTED, verify_checksum)
+        EXPECTED.open(path, verify_checksum)
     assert unpacked() == []
 
 
@@ -291,11 +291,11 @@ def test_wrong_content(tmp_path, packed, verify_checksum, content):
 def test_a_wrong_pixel_is_seen_by_the_checksum_alone(tmp_path, packed, position):
     path = write(tmp_path, flip(CONTENT, position), packed)
     with pytest.raises(InputError, match="checksum"):
-        open_idx(path, EXPECTED, verify_checksum=True)
+        EXPECTED.open(path, verify_checksum=True)
     assert unpacked() == []
-    assert (open_idx(path, EXPECTED, verify_checksum=False) != ARRAY).sum() == 1
+    assert (EXPECTED.open(path, verify_checksum=False) != ARRAY).sum() == 1
     with pytest.raises(InputError, match="checksum"):
-        open_idx(path, EXPECTED, verify_checksum=True)
+        EXPECTED.open(path, verify_checksum=True)
 
 
 def test_any_damaged_byte_or_end_of_an_archive_is_seen(tmp_path):
@@ -307,33 +307,33 @@ def test_any_damaged_byte_or_end_of_an_archive_is_seen(tmp_path):
     for damaged in [*(flip(archive, place) for place in places), *cut]:
         path.write_bytes(damaged)
         with pytest.raises(InputError, match=r"some\.gz"):
-            open_idx(path, EXPECTED, verify_checksum=True)
+            EXPECTED.open(path, verify_checksum=True)
     assert unpacked() == []
 
 
 def test_the_name_does_not_tell_whether_a_file_is_compressed(tmp_path):
     for name, content in (("plain.gz", CONTENT), ("packed", gzip.compress(CONTENT))):
         (tmp_path / name).write_bytes(content)
-        np.testing.assert_array_equal(open_idx(tmp_path / name, EXPECTED, verify_checksum=True), ARRAY)
+        np.testing.assert_array_equal(EXPECTED.open(tmp_path / name, verify_checksum=True), ARRAY)
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "absent", tmp_path, tmp_path / "pipe"):
         with pytest.raises(InputError):
-            open_idx(path, EXPECTED, verify_checksum=True)
+            EXPECTED.open(path, verify_checksum=True)
 
 
 def test_a_damaged_copy_in_the_cache_is_made_again(tmp_path):
     path = write(tmp_path, CONTENT, packed=True)
-    open_idx(path, EXPECTED, verify_checksum=True)
+    EXPECTED.open(path, verify_checksum=True)
     (copy,) = unpacked()
     copy.write_bytes(CONTENT[:-1])
-    np.testing.assert_array_equal(open_idx(path, EXPECTED, verify_checksum=False), ARRAY)
+    np.testing.assert_array_equal(EXPECTED.open(path, verify_checksum=False), ARRAY)
     copy.write_bytes(flip(CONTENT, 100))
-    np.testing.assert_array_equal(open_idx(path, EXPECTED, verify_checksum=True), ARRAY)
+    np.testing.assert_array_equal(EXPECTED.open(path, verify_checksum=True), ARRAY)
     assert copy.read_bytes() == CONTENT
     assert unpacked() == [copy]
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(InputError):
-        open_idx(path, EXPECTED, verify_checksum=False)
+        EXPECTED.open(path, verify_checksum=False)
 
 
 def fail(*_: object) -> None:
@@ -348,14 +348,14 @@ def test_a_copy_that_cannot_be_written(tmp_path, monkeypatch, verify_checksum, c
         monkeypatch.setenv("MU2MPI_CACHE_DIR", str(tmp_path / "file" / "cache"))
     else:
         monkeypatch.setattr(os, "fsync", fail)
-    array = open_idx(path, EXPECTED, verify_checksum)
+    array = EXPECTED.open(path, verify_checksum)
     np.testing.assert_array_equal(array, ARRAY)
     assert not array.flags.writeable
     assert cause == "no folder" or unpacked() == []
     for content in (CONTENT[:-1], CONTENT + b"x"):
         path.write_bytes(gzip.compress(content))
         with pytest.raises(InputError):
-            open_idx(path, EXPECTED, verify_checksum)
+            EXPECTED.open(path, verify_checksum)
 
 
 @pytest.mark.slow

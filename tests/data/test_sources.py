@@ -26,7 +26,10 @@ def test_a_file_is_the_users_own(data):
 
 @pytest.mark.parametrize("data", ["user-file", "a.txt", "a.csv.bz2", "", "Digits"])
 def test_other_names_are_answered_with_what_there_is(data):
-    with pytest.raises(InputError, match=r"digits, mnist, population, synthetic, a file .*\.csv.*\.parquet"):
+    with pytest.raises(
+        InputError,
+        match=r"cifar10, digits, fashion-mnist, mnist, population, synthetic, a file .*\.csv.*\.parquet",
+    ):
         Experiment(data=data)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mu2mpi.data.sources.mnist import IdxFile, open_idx
+from mu2mpi.data.sources._image_files import IdxFile
 
 SHAPES = {
     "train-images-idx3-ubyte": (60, 4, 4),
@@ -59,6 +59,6 @@ def open_together(folder: Path, barrier, answers) -> None:
     for round_ in range(ROUNDS):
         os.environ["MU2MPI_CACHE_DIR"] = str(folder / f"cache{round_}")
         barrier.wait(60)
-        array = open_idx(folder / "large.gz", LARGE, verify_checksum=False)
+        array = LARGE.open(folder / "large.gz", verify_checksum=False)
         in_memory = not isinstance(array.base, np.memmap)
         answers.put((in_memory, hashlib.sha256(array).hexdigest()))

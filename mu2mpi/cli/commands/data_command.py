@@ -1,6 +1,6 @@
 """Prepare a data set and print what it contains.
 
-Only this command downloads MNIST if it is missing.
+Only this command downloads MNIST or Fashion-MNIST if files are missing.
 """
 
 from argparse import SUPPRESS, ArgumentParser, Namespace
