@@ -2,7 +2,7 @@
 
     pip install "mu2mpi[features]"
     python scripts/features.py FOLDER                              mnist.h5 and mnist-test.h5
-    python scripts/features.py FOLDER --data digits
+    python scripts/features.py FOLDER --data fashion-mnist         or digits, or cifar10
 
     mpirun -n 2 mu2mpi run --data FOLDER/mnist.h5 --test FOLDER/mnist-test.h5 --preset practical ...
 
@@ -12,13 +12,13 @@ becomes the logarithm of its wavelet scattering (Bruna and Mallat, 2013) of two 
 which is 25 numbers at each of 7 x 7 places. All images have much of that in common, and noise is spent on
 what all have in common as well: so orientations are told from their mean over orientations, and that from
 its mean over places. The digits of scikit-learn, other data to choose settings with, are enlarged to 20 x 20
-pixels with a margin of 4, as in MNIST.
+pixels with a margin of 4, as in MNIST. Each colour of CIFAR-10 is an image that is not set upright.
 
-MNIST is read from the folder mnist/ of what MU2MPI_DATA_DIR names (`mu2mpi data mnist` gets it); it takes two
-minutes.
+The files of a data set are those of `mu2mpi run --data`; MNIST takes two minutes.
 """
 
 import argparse
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.data.source import DataSource
-from mu2mpi.data.sources.digits import Digits
-from mu2mpi.data.sources.mnist import Mnist
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.data.source import DataSource, SplitName
+from mu2mpi.execution.plan import open_source
 
 Array = NDArray[np.floating[Any]]
 
@@ -53,15 +53,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, help="where both files are written")
-    parser.add_argument("--data", choices=("mnist", "digits"), default="mnist", help="[default: mnist]")
+    names = "mnist", "fashion-mnist", "cifar10", "digits"
+    parser.add_argument("--data", choices=names, default="mnist", help="[default: mnist]")
     arguments = parser.parse_args()
-    source = Mnist() if arguments.data == "mnist" else Digits()
+    source = open_source(Experiment(data=arguments.data))
     arguments.folder.mkdir(parents=True, exist_ok=True)
     write(arguments.folder / f"{source.name}.h5", source, "training", np.arange(source.training_samples))
     write(arguments.folder / f"{source.name}-test.h5", source, "test", np.arange(source.test_samples))
 
 
-def write(path: Path, source: DataSource, which: str, rows: NDArray[np.int64]) -> None:
+def write(path: Path, source: DataSource, which: SplitName, rows: NDArray[np.int64]) -> None:
     """Write the features and labels of these rows of one set: each row lies in one piece."""
     with h5py.File(path, "w") as file:
         file["labels"] = np.concatenate([labels for _, labels in read(source, which, rows)])
@@ -75,32 +76,36 @@ def write(path: Path, source: DataSource, which: str, rows: NDArray[np.int64]) -
 
 
 def read(
-    source: DataSource, which: str, rows: NDArray[np.int64]
+    source: DataSource, which: SplitName, rows: NDArray[np.int64]
 ) -> Iterator[tuple[Array, NDArray[np.int32]]]:
-    """Yield images in [0, 1] and their labels, in parts."""
+    """Yield images in [0, 1], shape (n, colours, side, side), and their labels, in parts."""
     for start in range(0, len(rows), AT_ONCE):
-        samples = getattr(source, which)(rows[start : start + AT_ONCE])
-        side = round(source.dimension**0.5)
-        images = samples.features.reshape(-1, side, side) * np.float32(source.feature_scale)
-        yield images if side == SIZE else enlarged(images), samples.labels
+        samples = source.read(which, rows[start : start + AT_ONCE])
+        colours = 1 if math.isqrt(source.dimension) ** 2 == source.dimension else 3
+        side = math.isqrt(source.dimension // colours)
+        images = samples.features.reshape(-1, colours, side, side) * np.float32(source.feature_scale)
+        yield images if side >= SIZE else enlarged(images), samples.labels
 
 
 def enlarged(images: Array) -> Array:
     """Return small images in the middle of ones of the usual size."""
     from scipy.ndimage import zoom
 
-    factor = ENLARGED / images.shape[1]
-    larger = zoom(images, (1, factor, factor), order=1)
-    return np.pad(larger, ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN)))
+    factor = ENLARGED / images.shape[-1]
+    larger = zoom(images, (1, 1, factor, factor), order=1)
+    return np.pad(larger, ((0, 0), (0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN)))
 
 
 def features(images: Array) -> Array:
-    """Return the features of images, shape (n, features)."""
+    """Return the features of images of shape (n, colours, side, side), shape (n, features)."""
     # kymatio.numpy also imports transforms of volumes, which newer versions of SciPy cannot.
     from kymatio.scattering2d.frontend.numpy_frontend import ScatteringNumPy2D
 
-    scattering = ScatteringNumPy2D(J=SCALES, shape=(SIZE, SIZE), L=ORIENTATIONS)
-    return contrasts(scattering(np.stack([upright(image) for image in images]).astype(np.float32)))
+    if images.shape[1] == 1:
+        images = np.stack([upright(image[0]) for image in images])[:, np.newaxis]
+    scattering = ScatteringNumPy2D(J=SCALES, shape=images.shape[2:], L=ORIENTATIONS)
+    colours = [contrasts(scattering(images[:, k].astype(np.float32))) for k in range(images.shape[1])]
+    return np.concatenate(colours, axis=1)
 
 
 def upright(image: Array) -> Array:

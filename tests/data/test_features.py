@@ -17,6 +17,7 @@ specification.loader.exec_module(features)
 
 SINGLES = features.SCALES * features.ORIENTATIONS
 CHANNELS = 1 + SINGLES + features.ORIENTATIONS**2
+FEATURES_PER_PLACE = CHANNELS + features.SCALES + 1
 
 
 def scattered(n, seed=0):
@@ -58,5 +59,14 @@ def test_the_package_reads_what_the_script_writes(tmp_path, monkeypatch):
     found, originals = source.read_training(np.arange(len(rows))), digits.read_training(rows)
     np.testing.assert_array_equal(found.labels, originals.labels)
     np.testing.assert_array_equal(found.features, found.features[rows])
-    images = originals.features[:3].reshape(3, 8, 8) / np.float32(16)
+    images = originals.features[:3].reshape(3, 1, 8, 8) / np.float32(16)
     np.testing.assert_array_equal(found.features[:3], features.features(features.enlarged(images)))
+
+
+def test_colours_are_images_side_by_side():
+    """A grey image in three colours has the same features three times, and not set upright."""
+    pytest.importorskip("kymatio")
+    grey = np.random.default_rng(4).random((2, 1, 32, 32), np.float32)
+    found = features.features(np.repeat(grey, 3, axis=1))
+    assert found.shape == (2, 3 * FEATURES_PER_PLACE * 8 * 8)
+    np.testing.assert_array_equal(found, np.tile(found[:, : FEATURES_PER_PLACE * 64], 3))
