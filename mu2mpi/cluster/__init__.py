@@ -1,1 +1,1 @@
-"""Cluster jobs: job scripts, submission and status, and the launcher of the ranks inside a job."""
+"""Cluster jobs: job scripts and status, and the launcher of the ranks inside a job."""

@@ -108,13 +108,6 @@ class JobOptions(BaseModel):
         """Number of ranks per run."""
         return self.ntasks or (self.nodes or 1) * (self.ntasks_per_node or (1 if self.nodes else 2))
 
-    def check_environment(self) -> None:
-        """Raise InputError unless the environment of the job is a virtual environment with mu2mpi."""
-        folder = self.environment or os.environ.get("MU2MPI_ENVIRONMENT") or ".venv"
-        files = (Path(folder, "bin", name) for name in ("activate", "mu2mpi"))
-        if folder != "none" and not all(map(Path.is_file, files)):
-            raise InputError(f"--environment {folder} has no mu2mpi. Name a virtual environment, or none.")
-
 
 def job_option_names() -> list[str]:
     """Return the names of the job options on the command line."""

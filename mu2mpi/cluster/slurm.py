@@ -1,12 +1,10 @@
-"""Calls of SLURM commands: state and requeue of the current job, job submission, array limit and queue."""
+"""Calls of SLURM commands: state and requeue of the current job, and array limit."""
 
 import os
 import re
 import subprocess
 import sys
 import time
-
-from mu2mpi.core.errors import InputError
 
 DEFAULT_MAX_ARRAY_TASKS = 1001  # Tasks of an array, by the default of SLURM's option MaxArraySize
 
@@ -70,30 +68,10 @@ def all_nodes_respond() -> bool:
     return _slurm("srun", "--overlap", "--mpi=none", "-K", "-N", nodes, "-n", nodes, "true").returncode == 0
 
 
-def submit_job(script: str) -> str:
-    """Submit a job script with sbatch and return the job id; InputError if the submission fails."""
-    try:
-        done = subprocess.run(["sbatch"], input=script, text=True, stdout=subprocess.PIPE)
-    except FileNotFoundError:
-        raise InputError("sbatch is not installed here. Submit the script on a node that has it.") from None
-    match = re.search(r"Submitted batch job (\d+)", done.stdout)
-    if done.returncode != 0 or match is None:
-        raise InputError(f"sbatch ended with code {done.returncode}, and printed {done.stdout.strip()!r}")
-    return match[1]
-
-
 def max_array_tasks() -> int:
     """Return the maximal number of tasks of a SLURM job array on this cluster, or else SLURM's default."""
     match = re.search(r"MaxArraySize\s*=\s*(\d+)", _slurm("scontrol", "show", "config").stdout)
     return int(match[1]) if match else DEFAULT_MAX_ARRAY_TASKS
-
-
-def queued_jobs() -> set[str]:
-    """Ids of the user's jobs that are queued or running."""
-    done = _slurm("squeue", "-h", "-u", str(os.getuid()), "-o", "%F")
-    if done.returncode != 0:
-        raise InputError(f"squeue does not answer here: {done.stderr.strip()}")
-    return {*done.stdout.split()}
 
 
 def _slurm(*command: str) -> "subprocess.CompletedProcess[str]":

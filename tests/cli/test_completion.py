@@ -66,7 +66,7 @@ def test_commands_and_options(complete):
     options = {f"--{name.replace('_', '-')}" for name in option_fields()}
     assert options <= {*complete("mu2mpi run --")}
     assert complete("mu2mpi run --rho 2 --clip") == ["--clip-norm"]
-    assert "--submit" in complete("mu2mpi job sweep.toml --")
+    assert "--partition" in complete("mu2mpi job sweep.toml --")
     assert complete("mu2mpi table --for") == ["--format"]
 
 

@@ -6,12 +6,9 @@ from mu2mpi.cluster.slurm import (
     DEFAULT_MAX_ARRAY_TASKS,
     job_id,
     max_array_tasks,
-    queued_jobs,
     requeue_job,
-    submit_job,
     termination_cause,
 )
-from mu2mpi.core.errors import InputError
 
 
 def test_max_array_tasks_is_read_from_the_configuration(command):
@@ -35,15 +32,6 @@ def test_termination_cause_is_read_from_the_state_of_the_job(command, monkeypatc
     command("scontrol", state)
     assert termination_cause() == cause
     assert [requeue_job(limit) for limit in (1, 2)] == [False, True]
-
-
-def test_jobs_are_submitted_and_found_in_the_queue(command):
-    with pytest.raises(InputError):
-        queued_jobs()
-    script = command("sbatch", "Submitted batch job 4711 on cluster a\n")
-    assert (submit_job("#!/bin/sh\n"), script.read_text()) == ("4711", "#!/bin/sh\n")
-    command("squeue", "4711\n4711\n4712\n")
-    assert queued_jobs() == {"4711", "4712"}
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ VALUES = (
     "rho=4", "rho", "=", "seed=1", "a,b", "server,rho", ",", "test_loss", "%s", "{}", "$(x)",
 )  # fmt: skip
 FLAGS = {
-    "show": ("--diagnostics",), "table": ("--strict",), "privacy": (), "job": ("--again",),
+    "show": ("--diagnostics",), "table": ("--strict",), "privacy": (), "job": (),
     "data": (), "sweep": ("--dry-run",), "info": (), "run": ("--dry-run",), "predict": ("--data-is-public",),
     "compare": ("--strict",),
 }  # fmt: skip

@@ -183,19 +183,20 @@ def job(cluster, *words) -> str:
     return done.stdout
 
 
-def test_job_submit(cluster):
-    output = job(
-        cluster, "jobs/experiment.toml", "--submit", "--time=00:05:00", "--sbatch", "comment=a 'b' #c"
-    )
-    number = output.split("Submitted batch job ")[1].split()[0]
+def submit_job(cluster, *words) -> str:
+    """Submit the script that `mu2mpi job` prints, and return the job id."""
+    (cluster.folder / "job.sbatch").write_text(job(cluster, *words))
+    return cluster.submit("job.sbatch")
+
+
+def test_job(cluster):
+    number = submit_job(cluster, "jobs/experiment.toml", "--time=00:05:00", "--sbatch", "comment=a 'b' #c")
     cluster.finish(number)
     assert cluster.show(number)["JobState"] == "COMPLETED", cluster.logs()
     assert "Comment=a 'b' #c" in cluster.command("scontrol", "show", "job", number)
     # A set-up that fails ends the job, whatever environment it has inherited.
     for failing in ("--setup=module load nosuch", "--environment=absent"):
-        script = job(cluster, "jobs/experiment.toml", "-o", "other.h5", failing)
-        (cluster.folder / "failing.sbatch").write_text(script)
-        failed = cluster.submit("failing.sbatch")
+        failed = submit_job(cluster, "jobs/experiment.toml", "-o", "other.h5", failing)
         cluster.finish(failed)
         assert cluster.show(failed)["JobState"] == "FAILED"
     assert not (cluster.folder / "other.h5").exists()
@@ -218,14 +219,11 @@ def test_a_packed_sweep_with_a_task_that_is_killed(cluster):
     (cluster.folder / "packed.toml").write_text(PACKED)
     times = ["--sbatch=time=0:10", "--signal-seconds=9", "--checkpoint-every=1"]
     sweep = ["packed.toml", "-o", "my runs"]
-    number = job(cluster, *sweep, *times, "--array-limit=1", "--submit").split()[-1]
+    number = submit_job(cluster, *sweep, *times, "--array-limit=1")
     tasks = len(cluster.command("squeue", "-h", "-r", "-j", number).splitlines())
     assert 1 < tasks < 6
     results = cluster.folder / "my runs"
     cluster.wait(lambda: list(results.glob("*.h5*")), "the first run")
-    refused = mu2mpi("job", *sweep, "--submit", cwd=cluster.folder)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert f"job {number} " in refused.stderr
     cluster.command("scancel", f"{number}_1")
     table_after(cluster, number)
     # The second task may have completed some of its runs before the cancellation, but not the last.
@@ -233,5 +231,5 @@ def test_a_packed_sweep_with_a_task_that_is_killed(cluster):
     assert 1 <= 6 - len(list(results.glob("*.h5"))) <= len(of_second)
     last = f"{('untrusted', 'trusted')[of_second[-1] // 3]}_seed-{of_second[-1] % 3 + 1}.h5"
     assert not (results / last).exists()
-    table_after(cluster, job(cluster, *sweep, "--submit").split()[-1])
+    table_after(cluster, submit_job(cluster, *sweep))
     assert len(list(results.glob("*.h5"))) == 6

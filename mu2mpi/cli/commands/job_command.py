@@ -1,4 +1,4 @@
-"""Print a SLURM script for an experiment or a sweep, or submit it.
+"""Print a SLURM script for an experiment or a sweep, which sbatch submits.
 
 A task gets as many runs of a sweep as fit a tenth of the time limit; more tasks make an array job. Defaults
 of job options are in the TOML file MU2MPI_SITE, and in mu2mpi/site.toml in the user's configuration folder.
@@ -7,21 +7,19 @@ of job options are in the TOML file MU2MPI_SITE, and in mu2mpi/site.toml in the 
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
 
-from mu2mpi.cli.common_arguments import add_flag, add_output
+from mu2mpi.cli.common_arguments import add_output
 from mu2mpi.cluster.job_script import JobOptions, job_option_names
 
-COMMON_OPTIONS = "config output submit again nodes ntasks time partition account log data_dir setup"
+COMMON_OPTIONS = "config output nodes ntasks time partition account log data_dir setup"
 USAGE_EXAMPLES = """\
   mu2mpi job experiment.toml --ntasks 10 --time 02:00:00
-  mu2mpi job tables.toml --output runs/ --submit
+  mu2mpi job tables.toml --output runs/ | sbatch
   mu2mpi job tables.toml --sbatch exclusive --log logs/%j.log"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("config", type=Path, metavar="TOML", help="file of an experiment or a sweep")
     add_output(parser, "result file, or folder of a sweep", "PATH")
-    add_flag(parser, "--submit", "submission of the script by sbatch, instead of printing it")
-    add_flag(parser, "--again", "submission also if an earlier job is queued or running")
     group = parser.add_argument_group("the job (also the keys of a site file)")
     for field in JobOptions.model_fields.values():
         action, text = "append" if field.default == () else "store", field.description
@@ -30,8 +28,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_command(arguments: Namespace) -> None:
-    from mu2mpi.cluster.submission import SweepJob
+    from mu2mpi.cluster.sweep_job import SweepJob
     from mu2mpi.config.sweep import Sweep
+    from mu2mpi.core.text import print_message
     from mu2mpi.core.toml import read_toml
 
     config = arguments.config
@@ -43,7 +42,6 @@ def run_command(arguments: Namespace) -> None:
     suffix = "" if sweep.swept_names else ".h5"
     output = arguments.output or Path(f"runs/{config.stem.lstrip('.') or 'run'}{suffix}")
     job = SweepJob(config, sweep, output, options)
-    if arguments.submit:
-        job.submit(arguments.again)
-    else:
-        print(job.script(), end="")
+    script, summary = job.script(), job.summary()
+    print_message(summary)
+    print(script, end="")

@@ -1,11 +1,11 @@
-"""Number of tasks and submission, with stand-ins for SLURM commands."""
+"""Number of tasks and summary of jobs, with stand-ins for SLURM commands."""
 
 import math
 
 import pytest
 
 from mu2mpi import cli
-from mu2mpi.cluster.submission import TASK_STARTUP_SECONDS, RunCost, choose_task_count, task_seconds
+from mu2mpi.cluster.sweep_job import TASK_STARTUP_SECONDS, RunCost, choose_task_count, task_seconds
 
 MINUTE = 60.0
 SMALL = 'data = "synthetic"\nsamples = 60\nfeatures = 2\nmachines = 2\n'
@@ -52,7 +52,8 @@ def invoke(capsys, *words):
 def test_a_long_sweep_is_an_array_within_the_limit_of_slurm(capsys, tmp_path, command):
     (tmp_path / "short.toml").write_text(f"{SMALL}seed = [1, 2, 3]\nrho = [1.0, 2.0]\n")
     code, out, err = invoke(capsys, tmp_path / "short.toml")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert "tasks: 1; runs per task: 6; ranks: 2; remaining runs: 6 of 6\n" in err
     assert "--array" not in out
     (tmp_path / "a.toml").write_text(MANY)
     command("scontrol", "MaxArraySize = 8\n")
@@ -68,71 +69,40 @@ def test_a_long_sweep_is_an_array_within_the_limit_of_slurm(capsys, tmp_path, co
 @pytest.mark.parametrize(
     "text", ["rounds = [4000, 5000]", 'data = "mnist"\nseed = [1, 2]', "rho = -1", 'data = "absent.csv"']
 )
-def test_invalid_runs_have_no_script(capsys, tmp_path, command, text):
+def test_invalid_runs_have_no_script(capsys, tmp_path, text):
     more = SMALL if "data" not in text else ""
     (tmp_path / "a.toml").write_text(f"{more}{text}\n")
-    script = command("sbatch", "Submitted batch job 7\n")
     away = ("--data-dir", tmp_path / "nowhere")
-    for action in ([], ["--submit"]):
-        code, out, _ = invoke(capsys, tmp_path / "a.toml", "-o", tmp_path / "runs", *away, *action)
-        assert (code, out) == (2, "")
-    assert not script.exists()
+    assert invoke(capsys, tmp_path / "a.toml", "-o", tmp_path / "runs", *away)[:2] == (2, "")
     assert not (tmp_path / "runs").exists()
 
 
-def test_refused_runs_are_named_and_the_others_submitted(capsys, tmp_path, command):
+def test_refused_runs_are_named_and_the_others_have_a_script(capsys, tmp_path):
     (tmp_path / "a.toml").write_text(f"{SMALL}rounds = [4, 10, 4000]\n")
-    script = command("sbatch", "Submitted batch job 7\n")
-    code, out, err = invoke(capsys, tmp_path / "a.toml", "-o", tmp_path / "runs", "--submit")
-    assert (code, out) == (0, "Submitted batch job 7\n")
+    code, out, err = invoke(capsys, tmp_path / "a.toml", "-o", tmp_path / "runs")
+    assert (code, out.splitlines()[0]) == (0, "#!/bin/bash")
     assert "1 of 3 runs are refused" in err
     assert "\n  rounds-4000.h5\n" in err
-    assert "2 of 2" in err
-    assert script.exists()
+    assert "remaining runs: 2 of 2" in err
 
 
-def test_a_submission_is_refused_while_an_earlier_job_is_queued(capsys, tmp_path, command):
+def test_the_summary_has_the_runs_without_a_result_and_refuses_results_of_others(capsys, tmp_path):
     config, runs = tmp_path / "a.toml", tmp_path / "runs"
     config.write_text(f"{SMALL}rho = [4.0, 2.0, 1.0]\nseed = [1, 2]\n")
-    script = command("sbatch", "Hello!\nSubmitted batch job 7\n")
-    # A tenth of the limit of two seconds, on two ranks, fits three runs. Nothing was submitted, so squeue,
-    # which fails here, is not called.
-    options = ("--time=0:02", "--signal-seconds=9", "--cpus-per-task=3", f"--log={tmp_path}/logs/%x-%A_%a")
-    code, out, err = invoke(capsys, config, "-o", runs, "--submit", *options)
-    assert (code, out) == (0, "Submitted batch job 7\n")
-    assert "#SBATCH --array=0-1\n" in script.read_text()
-    assert "logs/a-7_*" in err
-    assert (tmp_path / "logs").is_dir()
-    script = command("sbatch", "Submitted batch job 8 on cluster x\n")
-    script.unlink()
-    code, _, err = invoke(capsys, config, "-o", runs, "--submit")
-    assert (code, script.exists()) == (2, False)
-    assert "squeue" in err
-    command("squeue", "7\n7\n9\n")
-    code, _, err = invoke(capsys, config, "-o", runs, "--submit")
-    assert (code, script.exists()) == (2, False)
-    assert "job 7" in err
-    assert "--again" in err
-    assert invoke(capsys, config, "-o", runs, "--submit", "--again")[:2] == (0, "Submitted batch job 8\n")
-    # Other jobs, and those that have ended, do not matter.
-    command("squeue", "9\n")
+    # A tenth of the limit of two seconds, on two ranks, fits three runs.
+    words = (config, "-o", runs, "--time=0:02", "--signal-seconds=9", "--cpus-per-task=3")
+    code, out, err = invoke(capsys, *words)
+    assert code == 0
+    assert "#SBATCH --array=0-1\n" in out
+    assert "tasks: 2; runs per task: 3; ranks: 2; remaining runs: 6 of 6\n" in err
+    assert not runs.exists()
     assert cli.main(["sweep", str(config), "-o", str(runs), "--index", "2"]) == 0
     capsys.readouterr()
-    command("sbatch", "Submitted batch job 11\n")
-    code, out, err = invoke(capsys, config, "-o", runs, "--submit")
-    assert (code, out) == (0, "Submitted batch job 11\n")
-    assert "remaining runs: 5 of 6" in err
-
-
-def test_completed_runs_are_not_submitted_nor_rejected_submissions_recorded(capsys, tmp_path, command):
-    config, result = tmp_path / "one.toml", tmp_path / "one.h5"
-    config.write_text(f"{SMALL}seed = 1\n")
-    assert invoke(capsys, config, "-o", result, "--submit")[:2] == (2, "")
-    assert not (tmp_path / ".one.h5.jobs.toml").exists()
-    script = command("sbatch", "Submitted batch job 7\n")
-    assert cli.main(["run", "--config", str(config), "-o", str(result)]) == 0
-    assert invoke(capsys, config, "-o", result, "--submit")[0] == 0
-    assert not script.exists()
+    assert "remaining runs: 5 of 6\n" in invoke(capsys, *words)[2]
+    config.write_text(f"{SMALL}rho = [4.0, 2.0, 1.0]\nseed = [1, 2]\nrounds = 3\n")
+    code, out, err = invoke(capsys, *words)
+    assert (code, out) == (2, "")
+    assert "holds another experiment: rounds" in err
 
 
 @pytest.mark.parametrize(
@@ -140,12 +110,10 @@ def test_completed_runs_are_not_submitted_nor_rejected_submissions_recorded(caps
     [
         (["--time=2"], ["--time 2", "--signal-seconds 120"]),
         (["--time=10", "--signal-seconds=590"], ["--time 10"]),
-        (["--submit", "--environment=absent"], ["--environment absent"]),
     ],
 )
-def test_jobs_that_cannot_succeed_are_refused(capsys, tmp_path, command, options, names):
+def test_jobs_that_cannot_succeed_are_refused(capsys, tmp_path, options, names):
     (tmp_path / "a.toml").write_text(SMALL)
-    script = command("sbatch", "Submitted batch job 7\n")
     code, out, err = invoke(capsys, tmp_path / "a.toml", "-o", tmp_path / "a.h5", *options)
-    assert (code, out, script.exists()) == (2, "", False)
+    assert (code, out) == (2, "")
     assert all(name in err for name in names)

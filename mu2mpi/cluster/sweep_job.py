@@ -1,24 +1,17 @@
-"""Cluster jobs of experiments and sweeps: job script, submission, and estimated cost."""
+"""Cluster jobs of experiments and sweeps: job script, and estimated cost."""
 
 import math
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import tomli_w
+from typing import NamedTuple
 
 from mu2mpi.cluster import job_script, slurm
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.files import write_atomically
 from mu2mpi.core.parallel import Communicator
-from mu2mpi.core.text import print_message, warn
-from mu2mpi.core.toml import read_toml
+from mu2mpi.core.text import warn
 from mu2mpi.execution.evaluation_schedule import run_seconds
 from mu2mpi.execution.plan import Plan
 from mu2mpi.execution.progress import duration_text
@@ -108,49 +101,16 @@ class SweepJob:
         command += ["--output", self.output]
         return job_script.render_job_script(self.config.stem, [*map(str, command)], self.options, self.tasks)
 
-    def submit(self, again: bool = False) -> None:
-        """Submit and record the job; InputError if an earlier one is queued or running and not `again`."""
-        self.options.check_environment()
-        submitted = {job["job_id"] for job in self._submissions()} if not again else set()
-        if queued := submitted and submitted & slurm.queued_jobs():
-            advice = f"Cancel it with scancel {min(queued)}, wait for it, or submit another one with --again."
-            raise InputError(f"job {min(queued)} of {self.output} is queued or running. {advice}")
-        remaining_paths = set(unfinished_runs(self.runs, overwrite=False))
-        script = self.script()
-        if not remaining_paths:
-            print_message(f"all {len(self.runs):,} results exist in {self.output}; nothing is submitted")
-            return
-        if (log := self.options.log) and "%" not in os.path.dirname(log):
-            Path(log).parent.mkdir(parents=True, exist_ok=True)  # Without it, SLURM fails the job silently.
-        job_id = slurm.submit_job(script)
-        print(f"Submitted batch job {job_id}", flush=True)
-        options = self.options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        record = {"submitted": datetime.now().astimezone(), "job_id": job_id, "options": options}
-        jobs = [*self._submissions(), record]
-        write_atomically(self._submissions_path, [tomli_w.dumps({"job": jobs}).encode()])
-        self._print_submission(job_id, remaining_paths)
-
-    def _print_submission(self, job_id: str, remaining_paths: set[Path]) -> None:
-        ranks, runs_per_task = self.options.ranks, math.ceil(len(self.runs) / self.tasks)
+    def summary(self) -> str:
+        """Tasks, remaining runs and estimated cost; InputError if a result file is of another experiment."""
+        ranks, remaining_paths = self.options.ranks, set(unfinished_runs(self.runs, overwrite=False))
         all_costs = zip(self.runs, self.run_costs, strict=True)
         costs = [run if path in remaining_paths else RunCost(0.0, run.machines) for path, run in all_costs]
         seconds = task_seconds(costs, self.tasks, ranks)
         hours = sum(seconds) * ranks * self.options.cpus_per_task / 3600
-        directives = job_script.slurm_directives(self.config.stem, self.options, self.tasks)
-        patterns = {"%x": directives["job-name"], "%A": job_id, "%j": job_id, "%a": "*"}
-        log = re.sub("%[xAja]", lambda match: str(patterns[match[0]]), str(directives["output"]))
-        print_message(
-            f"job {job_id}: tasks: {self.tasks:,}; runs per task: {runs_per_task:,}; ranks: {ranks:,}; "
-            f"remaining runs: {len(remaining_paths):,} of {len(self.runs):,}\n"
+        return (
+            f"tasks: {self.tasks:,}; runs per task: {math.ceil(len(self.runs) / self.tasks):,}; "
+            f"ranks: {ranks:,}; remaining runs: {len(remaining_paths):,} of {len(self.runs):,}\n"
             f"rough estimate: {hours:.2g} core-hours, at most {duration_text(max(seconds))} per task\n"
-            f"results: {self.output}; logs: {log}\nstatus: squeue -j {job_id}"
+            f"results: {self.output}"
         )
-
-    @property
-    def _submissions_path(self) -> Path:
-        if self.sweep.swept_names:
-            return self.output / f".{self.config.stem}.jobs.toml"
-        return self.output.with_name(f".{self.output.name}.jobs.toml")
-
-    def _submissions(self) -> list[dict[str, Any]]:
-        return read_toml(self._submissions_path)["job"] if self._submissions_path.exists() else []
