@@ -96,9 +96,9 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Au
         constants = worst_case_constants(experiment, CLIPPED_CASE)
         _check_audit_size(constants, trials)
         cases = {CLIPPED_CASE: constants}
-        # Reused samples, or hidden iterates, need the same increment in every round.
+        # Reused samples need the same increment in every round.
         is_used_once = constants.batching.max_uses_per_sample(constants.rounds) == 1
-        if is_used_once and constants.mechanism.reveals_messages and math.isfinite(constants.S):
+        if is_used_once and math.isfinite(constants.S):
             cases[UNCLIPPED_CASE] = worst_case_constants(experiment, UNCLIPPED_CASE)
     check_agreement({**files, "the number of trials": trials}, communicator)
     compile_kernels(np.dtype(FEATURE_DTYPE), constants, communicator)
@@ -159,7 +159,7 @@ def _check_audit_size(constants: RunConstants, trials: int) -> None:
     if (samples := constants.batching.samples_per_machine) > MAX_AUDITED_MACHINE_SAMPLES:
         limit = f"an audit has at most {MAX_AUDITED_MACHINE_SAMPLES:,} samples per machine"
         fault = f"{limit}, and this method needs {samples:,}"
-        raise InputError(f"{fault}. Use a larger --rho or fewer --rounds")
+        raise InputError(f"{fault}. Use a smaller --batch or fewer --rounds")
     plan = constants.problem.per_machine_plan if constants.problem.trust_mode.is_central else None
     if plan is not None and not plan.participation.counts_until(constants.rounds - 1).any():
         problem = "no machine participates before the last round"

@@ -99,7 +99,8 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
     halves = (np.split(values[:, k], [n_learning]) for values in (learned_scores, variants))
     learning, judged = ([score[~second], score[second]] for score, second in zip(*halves, strict=True))
     bound = epsilon_lower_bound(learning, judged, claims[k].delta, counting_error), claims[k]
-    if canaries.constants.batching.subsampling or canaries.constants.mechanism.stated_rho is None:
+    constants, mechanism = canaries.constants, canaries.constants.mechanism
+    if constants.batching.subsampling or mechanism.stated_rho is None or not mechanism.reveals_messages:
         return Verdict(canaries.case.name, len(variants) // 2, *bound)
     names, groups = _canary_groups(canaries)
     # Two ends of an interval for each group, and one for each learned separation.
@@ -116,11 +117,11 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
         canaries.case.name,
         len(variants) // 2,
         *bound,
-        overall_separation=estimates[0] if canaries.constants.mechanism.reveals_messages else None,
+        overall_separation=estimates[0],
         largest_separation=max(estimates, key=lambda estimate: estimate.relative_mu.low),
         smallest_separation=min(estimates, key=lambda estimate: estimate.relative_mu.high),
         learned_separation=max(single, key=lambda estimate: estimate.relative_mu.low),
-        is_claim_tight=reveals_only_noisy_sums(canaries.constants),
+        is_claim_tight=reveals_only_noisy_sums(constants),
     )
 
 
@@ -143,10 +144,8 @@ def _canary_scores(runs: AuditRuns, n_learning: int) -> tuple[FloatArray, FloatA
 
 
 def _expected_rho_shares(canaries: Canaries) -> FloatArray:
-    """Return the share of the claimed rho that correct runs reach, per canary; 1 for hidden iterates."""
+    """Return the share of the claimed rho that correct runs reach, per canary."""
     constants = canaries.constants
-    if not constants.mechanism.reveals_messages:
-        return np.ones(len(canaries))
     separation, shares = partial(canaries.case.increment_separation, constants), []
     for machine, messages in zip(canaries.machines.tolist(), canaries.message_rounds, strict=True):
         fraction, numbers = canaries.mechanism(machine).rho_fraction, messages
@@ -166,12 +165,11 @@ def _canary_groups(canaries: Canaries) -> tuple[list[str], FloatArray]:
     machines, rounds = canaries.machines.tolist(), canaries.rounds.tolist()
     labels = [f"machine {i}, round {t}" for i, t in zip(machines, rounds, strict=True)]
     named = dict(zip(labels, np.eye(len(machines)), strict=True))
-    if canaries.constants.mechanism.reveals_messages:
-        groups = {"all samples": np.ones(len(machines))}
-        groups |= {f"machine {i}": canaries.machines == i for i in sorted(set(machines))}
-        groups |= {f"round {t}": canaries.rounds == t for t in sorted(set(rounds))}
-        named = groups | named
-    return list(named), np.array(list(named.values()), dtype=float)
+    groups = {"all samples": np.ones(len(machines))}
+    groups |= {f"machine {i}": canaries.machines == i for i in sorted(set(machines))}
+    groups |= {f"round {t}": canaries.rounds == t for t in sorted(set(rounds))}
+    groups |= named
+    return list(groups), np.array(list(groups.values()), dtype=float)
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,6 @@ from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.federation.servers.trusted import TrustedServer
 from mu2mpi.federation.servers.untrusted import UntrustedServer
-from mu2mpi.privacy.mechanisms.last_iterate_mechanism import (
-    ROUNDOFF_RHO_SHARE,
-    LastIterateMechanism,
-    final_batch_size,
-    growing_batch_sizes,
-    halving_step_sizes,
-    rho_per_step,
-)
 from mu2mpi.privacy.noise import noise_source as drawing, noise_stream
 from mu2mpi.privacy.noise.binomial_sampler import BinomialNoiseSource
 from mu2mpi.privacy.noise.noise_stream import SERVER_STREAM, add_noise, padded_zeros
@@ -167,7 +159,7 @@ def test_ranks_without_runs_change_nothing():
         ({}, ["untrusted", "trusted"], None),
         ({"server": "trusted"}, ["trusted"], None),
         ({"method": "dp-sgd", "epsilon": 2.0}, ["trusted"], None),
-        ({"method": "snowball-sgd"}, ["trusted"], None),
+        ({"method": "objective-perturbation"}, ["trusted"], None),
         ({"method": "storm"}, ["untrusted", "trusted"], CLIPPED_CASE.clip_norm),
         ({"query": "iterate", "server": "untrusted"}, ["untrusted"], CLIPPED_CASE.clip_norm),
     ],
@@ -396,7 +388,7 @@ def test_another_mechanism_is_audited_by_name(capsys):
         ["--server", "trusted", "--colluders", "1"],
         ["--trials", str(10**12)],
         ["--rounds", str(2**32 - 1)],
-        ["--method", "snowball-sgd", "--rounds", "100000", "--trials", "8"],
+        ["--method", "accelerated-srgd", "--rounds", "4", "--batch", "1000000"],
     ],
 )
 def test_what_cannot_be_audited_is_bad_input(capsys, arguments):
@@ -414,62 +406,21 @@ def test_every_option_of_a_method_or_server_but_a_preset_can_be_audited(capsys):
     assert "--preset" not in offered
 
 
-# Snowball SGD, of which only the last iterate is protected.
-
-
-def growing(trials, **settings):
-    chosen = {"server": "trusted", "method": "snowball-sgd", "machines": 1, "rho": 0.5, **settings}
-    return found(runs=trials, rounds=8, **chosen)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("server", "machines"), [("untrusted", 1), *slow(("trusted", 3))])
-def test_the_last_iterate_keeps_its_claim_and_the_canary_comes_near_it(server, machines):
-    """Clipped gradients are the same everywhere here, so that steps are translations and no noise is lost.
-
-    All noise hides a canary then, of which the accountant counts that from its own round on. Batches that
-    are rounded up hide it better than they need. So mu is a little less than rho, and known.
-    """
-    report = growing(1500, server=server, machines=machines)
-    assert report.failures == []
-    growth = final_batch_size(machines, 4, 0.5)
-    eta, batches = halving_step_sizes(7), growing_batch_sizes(7, growth)
-    scale = rho_per_step(batches, machines, 2.0, 1.0, 0.0, 4).max() * (1 + ROUNDOFF_RHO_SHARE) / 0.5
-    mu = 2 * eta / (machines * np.array(batches)) / (scale * np.sqrt(np.sum(eta**2)))
-    assert 0.3 < mu.max() < 0.5
-    (judgement,) = report.verdicts
-    for reading in (
-        judgement.largest_separation,
-        judgement.smallest_separation,
-        judgement.learned_separation,
-    ):
-        of_round = mu[int(reading.canary_group.rpartition(" ")[2]) - 1]
-        assert reading.relative_mu.low * 0.5 < of_round < reading.relative_mu.high * 0.5
-
-
-@pytest.mark.parametrize(
-    "break_it",
-    [
-        patched(LastIterateMechanism, "round_sigma", lambda _: lambda self, t: self.sigma),
-        *slow(
-            scaled_noise(0.0, lambda first, t: t != 7),
-            half_sigma,
-            no_clipping,
-            scaled_noise(1 / 3),
-            no_noise_by_the_server,
-        ),
-    ],
-)
-def test_the_audit_of_the_last_iterate_has_teeth(monkeypatch, break_it):
-    break_it(monkeypatch)
-    assert any(words.startswith("mu is at least ") for words in growing(1000).refutations)
-
-
-def test_command_for_the_last_iterate(capsys):
-    arguments = ["audit", "--method", "snowball-sgd", "--rounds", "5", "--trials", "100", "--seed", "1"]
+def test_command_for_the_output_alone(capsys):
+    arguments = [
+        "audit",
+        "--method",
+        "objective-perturbation",
+        "--rounds",
+        "5",
+        "--trials",
+        "100",
+        "--seed",
+        "1",
+    ]
     assert cli.main(arguments) == 0
     out, _ = capsys.readouterr()
-    assert "Trusted server: snowball-sgd, its output alone, 3 machines" in out
+    assert "Trusted server: objective-perturbation, its output alone, 3 machines" in out
     assert "Untrusted" not in out
     assert cli.main([*arguments, "--server", "untrusted", "--machines", "1"]) == 0
     assert cli.main([*arguments, "--server", "untrusted"]) == 2

@@ -256,7 +256,7 @@ def test_what_cannot_be_audited_is_refused_before_the_run(files, tmp_path, capsy
         ["--participation", "uniform:5"],
         ["--budgets", str(tmp_path / "owners.toml")],
         ["--budgets", files["budgets"], "--method", "dp-sgd"],
-        ["--participation", "uniform:2", "--method", "snowball-sgd"],
+        ["--participation", "uniform:2", "--method", "objective-perturbation"],
     ):
         assert cli.main(["audit", "--machines", "4", "--rounds", "6", *words]) == 2
         assert capsys.readouterr().err.startswith("mu2mpi: error: ")
