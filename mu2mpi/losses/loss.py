@@ -26,8 +26,8 @@ class LossConstants(NamedTuple):
 
     G: float  # bound on the norm of a sample's gradient
     L: float  # Lipschitz constant of the gradient
-    gradient_roundoffs: float | None = None  # gradient's rounding error from exact margins, in 2^-53 G
     # For objective perturbation, of losses with the same constants for all radii
+    gradient_roundoffs: float | None = None  # gradient's rounding error from exact margins, in 2^-53 G
     curvature: float | None = None  # largest trace of the Hessian
     residual_vertices: int = 0  # of a polytope that holds a label's residuals, not counting 0; 0: unknown
     loss_at_zero: float | None = None  # largest loss at margins 0, less the smallest loss of the label

@@ -40,7 +40,7 @@ class PoissonLoss(Loss):
         if radius * norm > 300:
             raise InputError(f"--loss poisson overflows with --diameter {2 * radius:g}. Use a smaller one.")
         max_mean = math.exp(radius * norm)
-        return LossConstants(norm * max_mean, max_squared_norm * max_mean, 12.0)
+        return LossConstants(norm * max_mean, max_squared_norm * max_mean)
 
     def margin_to_label_units(self, label_low: float, label_high: float) -> tuple[float, float]:
         """Return factor 1 and offset log(label_high / 2), from a margin to the log of the mean count."""

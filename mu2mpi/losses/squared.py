@@ -32,4 +32,4 @@ class SquaredLoss(Loss):
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constants G = (R ||z|| + 1) ||z|| and L = ||z||^2 in a ball of radius R."""
         norm = math.sqrt(max_squared_norm)
-        return LossConstants((radius * norm + 1) * norm, max_squared_norm, 2.0)
+        return LossConstants((radius * norm + 1) * norm, max_squared_norm)

@@ -274,18 +274,3 @@ def check_batch(batch: int, samples: int, sample_owner: str) -> None:
     """Raise InputError if a batch size exceeds the number of samples of their owner."""
     if batch > samples:
         raise InputError(f"--batch must be at most {samples} (samples of {sample_owner}), got {batch}.")
-
-
-def check_output_alone(experiment: Any) -> None:
-    """Raise ValueError if an adversary would observe iterates of a method that protects only the last."""
-    method = experiment.chosen_method.name
-    if experiment.trust_mode.reveals_sums and (experiment.machines or 1) > 1:
-        raise ValueError(
-            f"--method {method} protects only the last iterate, but --server {experiment.server} reveals the "
-            "others. Use --server trusted or --machines 1."
-        )
-    if experiment.evaluations is not None and experiment.evaluations > 1:
-        raise ValueError(
-            f"--evaluations must be 1 with --method {method}, which protects only the last iterate, got "
-            f"{experiment.evaluations}."
-        )

@@ -11,7 +11,7 @@ from mu2mpi.core.registry import lookup, register
 from mu2mpi.federation.batching import Batching, CyclicBatches
 from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
-from mu2mpi.methods.method import Iterates, Method, PresetOptions, check_output_alone
+from mu2mpi.methods.method import Iterates, Method, PresetOptions
 from mu2mpi.methods.presets.practical import PresetConstants, round_to_four_digits
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.mechanisms.objective_perturbation_mechanism import (
@@ -39,7 +39,12 @@ class ObjectivePerturbation(Method):
 
     def check_experiment(self, experiment: Any, options: Any) -> None:
         """Raise ValueError if an adversary would observe other iterates, or settings have no meaning."""
-        check_output_alone(experiment)
+        reveals_iterates = experiment.trust_mode.reveals_sums and (experiment.machines or 1) > 1
+        if reveals_iterates or (experiment.evaluations or 1) > 1:
+            raise ValueError(
+                f"--method {self.name} protects its output alone, so nobody may observe other iterates. "
+                "Use --server trusted or --machines 1, and --evaluations 1."
+            )
         if experiment.chosen_mechanism != self.mechanism or experiment.eta_scale is not None:
             raise ValueError(
                 f"--method {self.name} has its own noise and step sizes. Leave out --mechanism and "

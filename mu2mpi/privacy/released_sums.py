@@ -25,7 +25,6 @@ class ReleasedSums:
     aggregated_machines: int = 1  # machines represented by one noise draw: M with simulated aggregate noise
     noise_shares: int = 1  # machines whose noise adds up to variance sigma^2 (1: each machine adds all)
     subsampling: str = ""  # amplification by "poisson" or "replacement" sampling; "" for none
-    hides_iterates: bool = False  # only the last iterate is released, and steps are contractions
     loss_bounds: Mapping[str, Any] | None = None  # of losses whose minimiser alone is released: own fields of
     # the mechanism, by name
     is_cumulative: bool = False  # sums are running sums: a sample stays in all of them from its round on

@@ -25,7 +25,7 @@ RUNS = {
     "aggregate": {"server": "untrusted", "rho": 1.0, "noise": "aggregate", "seed": 2},
     "minibatch": {"method": "noisy-minibatch-sgd", "epsilon": 1.0, "batch": 30, "seed": 2},
     "poisson": {"method": "dp-sgd", "server": "trusted", "rho": 0.5, "seed": 2},
-    "snowball": {"method": "snowball-sgd", "server": "trusted", "rho": 2.0, "seed": 2},
+    "objective": {"method": "objective-perturbation", "server": "trusted", "epsilon": 2.0, "seed": 2},
     "silent": {"server": "untrusted", "rho": float("inf"), "seed": 3},
     "aggregated": {"server": "aggregated", "rho": 1.0, "seed": 3},
     "unmasked": {"server": "aggregated", "masks": "none", "rho": 1.0, "seed": 3},
@@ -52,7 +52,7 @@ def test_what_a_run_writes_holds(made, name):
     assert problems == []
     (row,) = (line.split() for line in text.splitlines() if "agrees" in line)
     # Only a rho has an epsilon by the lemma.
-    assert ("none" in row) == ("–" in row) == (name in ("minibatch", "poisson"))
+    assert ("none" in row) == ("–" in row) == (name in ("minibatch", "poisson", "objective"))
 
 
 def test_an_experiment_with_epsilon_keeps_its_promise(made):
@@ -109,8 +109,8 @@ CHANGES = [
     # All alike, so that the statement agrees with itself.
     ("minibatch", scaled(samples=10, sigma=1 / 10), "1,800"),
     ("poisson", scaled(samples=2), "/history"),
-    ("snowball", scaled(final_batch=30, sigma=1 / 30), "final_batch is"),
-    ("snowball", scaled(samples=2), "samples is 204"),
+    ("objective", scaled(regularization=2), "regularization is"),
+    ("objective", scaled(samples=2), "2,874 by"),
     ("shuffled", scaled(noise_shares=1.5, sigma=math.sqrt(1.5)), "noise_shares is 3"),
     ("shuffled", scaled(fair_bits=1 / 4, sigma=1 / 2), "rho = 1"),
     ("shuffled", scaled(increments_per_message=2), "increments_per_message is 40"),
@@ -161,8 +161,8 @@ SWITCHES = {"estimator": None, "query": None, "batch": None}
         ("minibatch", {"method": "mu2-sgd", **SWITCHES}, "mechanism = replacement-exact"),
         ("poisson", {"batch": 1}, "batch_size is 85.3"),
         ("poisson", {"rounds": 2**31}, "2147483648"),
-        ("snowball", {"rho": 0.1}, "rho is 2.0"),
-        ("snowball", {"method": "parallel-sgd"}, "mechanism = last-iterate"),
+        ("objective", {"diameter": 5.0}, "regularization is"),
+        ("objective", {"method": "parallel-sgd"}, "mechanism = objective-perturbation"),
         ("silent", {"rho": 1.0}, "rho is inf"),
     ],
 )
@@ -179,7 +179,7 @@ def odd_values(value):
     return [other for other in [*numbers, value / 2, value * 2] if other != value]
 
 
-@pytest.mark.parametrize("name", ["plain", "aggregate", "minibatch", "snowball", "shuffled"])
+@pytest.mark.parametrize("name", ["plain", "aggregate", "minibatch", "shuffled"])
 def test_no_attribute_may_be_another_or_absent(made, tmp_path, name):
     """Neither breaks the check: what is there is contradicted, and what is of no use is named."""
     source, path = made / f"{name}.h5", tmp_path / "changed.h5"

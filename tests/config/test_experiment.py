@@ -178,8 +178,8 @@ def test_default_name():
     assert result_name(experiment) == "digits_untrusted_machines-2_rho-4_seed-5.h5"
     calibrated = Experiment(machines=2, seed=5, epsilon=2)
     assert result_name(calibrated) == "digits_untrusted_machines-2_epsilon-2_seed-5.h5"
-    other = Experiment(machines=1, method="snowball-sgd")
-    assert result_name(other) == "digits_snowball-sgd_untrusted_machines-1_rho-4.h5"
+    other = Experiment(machines=1, method="objective-perturbation")
+    assert result_name(other) == "digits_objective-perturbation_untrusted_machines-1_rho-4.h5"
     switched = Experiment(machines=1, estimator="gradient", query="iterate")
     assert result_name(switched) == "digits_gradient_iterate_untrusted_machines-1_rho-4.h5"
 

@@ -11,7 +11,7 @@ from mu2mpi.core.errors import InputError
     [
         ({"participation_seed": 1}, "participation"),
         ({"participation": "all", "participation_seed": 1}, "participation"),
-        ({"participation": "by-size", "method": "snowball-sgd", "server": "trusted"}, "snowball-sgd"),
+        ({"objective": "samples", "method": "objective-perturbation", "server": "trusted"}, "objective-pert"),
         ({"budgets": "a.toml", "method": "accelerated-srgd"}, "accelerated-srgd"),
         ({"objective": "samples", "noise": "aggregate"}, "--noise aggregate"),
         ({"participation": "uniform:2", "method": "dp-gd", "preset": "practical"}, "--preset practical"),

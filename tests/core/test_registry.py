@@ -22,11 +22,11 @@ from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 BUILT_IN = {
     "losses": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
     "methods": [
-        "accelerated-srgd", "ada-ssp", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd", "localized-srgd", "mu2-sgd",
-        "noisy-minibatch-sgd", "objective-perturbation", "parallel-sgd", "snowball-sgd", "storm",
+        "accelerated-srgd", "ada-ssp", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd", "localized-srgd",
+        "mu2-sgd", "noisy-minibatch-sgd", "objective-perturbation", "parallel-sgd", "storm",
     ],
     "mechanisms": [
-        "binomial", "correlated", "gaussian", "last-iterate", "objective-perturbation", "poisson",
+        "binomial", "correlated", "gaussian", "objective-perturbation", "poisson",
         "replacement-exact", "second-moments",
     ],
     "servers": ["aggregated", "shuffled", "trusted", "untrusted"],

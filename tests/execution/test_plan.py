@@ -127,7 +127,7 @@ experiments = st.builds(
     server=st.just("trusted"),
     rho=st.sampled_from([0.5, 4.0, math.inf]),
     seed=st.none() | st.just(1),
-    method=st.sampled_from(["mu2-sgd", "anytime-sgd", "parallel-sgd", "snowball-sgd"]),
+    method=st.sampled_from(["mu2-sgd", "anytime-sgd", "parallel-sgd", "objective-perturbation"]),
     partition=st.sampled_from([None, "iid", "sorted", "contiguous"]),
 )
 
@@ -153,8 +153,7 @@ def test_what_is_resolved_stays_so(experiment):
         ({"machines": 121}, "121"),
         ({"machines": 4, "rounds": 31}, "30"),
         ({"partition": "owner"}, "owner"),
-        ({"method": "snowball-sgd", "machines": 1, "rounds": 1}, "--rounds must be at least 2"),
-        ({"method": "snowball-sgd", "machines": 1, "rho": 0.001}, "larger --rho"),
+        ({"method": "objective-perturbation", "machines": 1, "rounds": 1}, "--rounds of 4 or more"),
         ({"method": "noisy-minibatch-sgd", "rho": 1e100}, "smaller"),
     ],
 )

@@ -30,7 +30,6 @@ CASES = [
     *({"server": "trusted", "estimator": e, "query": q, "clip_norm": 0.9} for e, q in OTHERS),
     *({"server": s, "rounds": 20, **c} for s in ("untrusted", "trusted") for c in CORRELATED),
     {"server": "aggregated", "rounds": 20, **CORRELATED[0]},
-    {"method": "snowball-sgd", "server": "trusted", "rounds": 24, "rho": 2.0},
     {"method": "objective-perturbation", "server": "trusted", "epsilon": 2.0, "rounds": 24},
     {"method": "noisy-minibatch-sgd", "epsilon": 2.0, "rounds": 24},
     {"method": "dp-sgd", "server": "trusted", "epsilon": 2.0, "rounds": 24},

@@ -26,7 +26,7 @@ TINY = ["--data", "synthetic", "--samples", "200", "--features", "3", "--machine
         ("--server aggregated --participation uniform:3", "aggregated"),
         ("--server aggregated --noise aggregate", "untrusted"),
         ("--server shuffled --method noisy-minibatch-sgd", "another --server"),
-        ("--server aggregated --method snowball-sgd", "aggregated"),
+        ("--server aggregated --method objective-perturbation", "output alone"),
         ("--server shuffled --noise-correlation 0.5", "got mechanism = binomial. Leave it out"),
     ],
 )

@@ -145,7 +145,6 @@ def is_slow(experiment):
             and experiment.data == "synthetic"
             and ":" in (experiment.partition or "")
         )
-        or (experiment.method == "snowball-sgd" and max(everything, experiment.rounds or 0) > 10**6)
         or (experiment.features or 1) * (experiment.classes or 1) > 10**7
     )
 

@@ -18,11 +18,14 @@ from mu2mpi.losses.model.scaling import Scaling
 
 @dataclass(frozen=True)
 class Plain:
-    """Loss and residual of one sample's margins, the residual in many digits, and predictions of margins."""
+    """Loss and residual of one sample's margins, predictions of margins, and the residual in many digits.
+
+    The last is there for losses that state a bound on rounding errors.
+    """
 
     loss: Callable[..., float]
     residual: Callable[..., Any]
-    exact: Callable[..., list[Any]]
+    exact: Callable[..., list[Any]] | None = None
     prediction: Callable[..., Any] = lambda margins: np.clip(margins, -1, 1)
 
 
@@ -57,7 +60,6 @@ PLAIN = {
     "squared": Plain(
         lambda m, y: float((m[0] - y) ** 2 / 2),
         lambda m, y: m - y,
-        lambda m, y: [mpmath.mpf(m[0]) - y],
     ),
     "huber": Plain(
         lambda m, y: float(special.huber(0.25, m[0] - y)),
@@ -75,8 +77,7 @@ PLAIN = {
     "poisson": Plain(
         lambda m, y: float(np.exp(m[0]) - (1 + y) * m[0]),
         lambda m, y: np.exp(m) - (1 + y),
-        lambda m, y: [mpmath.exp(mpmath.mpf(m[0])) - 1 - mpmath.mpf(y)],
-        lambda margins: np.minimum(1.0, np.exp(margins) - 1),
+        prediction=lambda margins: np.minimum(1.0, np.exp(margins) - 1),
     ),
 }
 """By name."""

@@ -339,50 +339,6 @@ def storm(run: Setting) -> tuple[Array, Array]:
     return w_previous, w_previous
 
 
-def snowball_batches(N: int, M: int, d: int, rho: float) -> tuple[list[float], list[int]]:
-    """Return eta_t / eta_1 (Jain et al. 2019) and B_t (after Feldman et al. 2020), t = 1 .. N."""
-    k = 0
-    while N / 2**k > 1:
-        k += 1
-    ends = [N - math.ceil(N / 2**i) for i in range(k + 1)] + [N]
-    factors = [2.0**-i for i in range(k + 1) for _ in range(ends[i], ends[i + 1])]
-    batches = []
-    for t in range(N):
-        hidden = factors[t] / math.sqrt(sum(f * f for f in factors[t:]))
-        batches.append(max(1, math.ceil(2 * math.sqrt(d) * hidden / (rho * M))))
-    return factors, batches
-
-
-def snowball_sgd(
-    z: Array, labels: NDArray, shape: tuple[int, int], M: int, D: float, rho: float, noise: NoiseOfSum,
-    batches: list[int], factors: list[float], F: int, eta_scale: float | None = None,
-) -> Array:  # fmt: skip
-    """Feldman, Koren and Talwar 2020: return w_{N+1}, all samples of a step after those of the one before.
-
-    The noise is the least with which 2 C eta_t / b_t is at most rho times the deviation of all noise from
-    step t on, C being G but for a part in 1024, and a part in 4096 of rho being left for rounding errors.
-    """
-    C, L, d, N = lipschitz(F) * (1 + 1 / 1024), smoothness(F), math.prod(shape), len(batches)
-    s = 0.0
-    for t in range(N):
-        left = math.sqrt(sum(f * f for f in factors[t:]))
-        s = max(s, 2 * C * factors[t] / (M * batches[t] * rho * left) * (1 + 1 / 4096))
-    # Features may pass 1 by rounding, and L in proportion.
-    largest = 2 / L * (1 - 2**-18)
-    eta = min(D / (math.sqrt(C**2 + d * s**2) * math.sqrt(N)), largest)
-    if eta_scale is not None:
-        eta = eta_scale * largest
-    w, start = np.zeros(shape), 0
-    for t in range(N):
-        stop = start + M * batches[t]
-        g = np.mean([gradient(w, z[n], int(labels[n])) for n in range(start, stop)], axis=0)
-        if s > 0:
-            g = g + s * noise(t + 1)
-        w = project(w - eta * factors[t] * g, np.zeros(shape), D / 2)
-        start = stop
-    return w
-
-
 @dataclass
 class Drawn:
     """What the methods have in common that draw their samples at random.

@@ -56,7 +56,7 @@ METHODS: dict[str, tuple[dict[str, Any], float, float]] = {
     "noisy parallel SGD": ({"estimator": "gradient", "query": "iterate"}, 1.0, 1.0),
     "noisy minibatch SGD": ({"method": "noisy-minibatch-sgd"}, 0.1, 1.5),
     "DP-SGD": ({"method": "dp-sgd"}, 20.0, 1.0),
-    "Snowball SGD (last iterate alone)": ({"method": "snowball-sgd"}, 1.0, 1.0),
+    "objective perturbation (output alone)": ({"method": "objective-perturbation"}, 40.0, 1.0),
 }
 """Settings of each method, and by which factor and exponent its gradients grow with the samples."""
 

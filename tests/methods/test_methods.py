@@ -55,7 +55,7 @@ CASES = [
     (method, server)
     for method in known_names("methods")
     for server in ("untrusted", "trusted")
-    if server == "trusted" or method not in ("dp-sgd", "objective-perturbation", "snowball-sgd")
+    if server == "trusted" or method not in ("dp-sgd", "objective-perturbation")
 ]
 
 
@@ -71,7 +71,7 @@ def test_methods_run_on_any_partition(loss, classes, method, server):
     own = {"clip_norm": 1.0} if method == "storm" else {}
     if method == "objective-perturbation" and loss in ("squared", "poisson"):
         loss = "huber"  # Gradients of the others are not bounded.
-    if method not in ("dp-sgd", "noisy-minibatch-sgd", "snowball-sgd"):
+    if method not in ("dp-sgd", "noisy-minibatch-sgd"):
         own["rounds"] = 8
     settings = {"loss": loss, "classes": classes, "method": method, "server": server, **own}
     results = [finished(**settings, partition=partition) for partition in PARTITIONS]

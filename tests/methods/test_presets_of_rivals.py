@@ -82,12 +82,6 @@ def _diameter(method, loss):
     return asked.preset_settings(PublicFacts(2, 5.0, 400))["diameter"]
 
 
-def test_the_ball_of_snowball_sgd_is_narrow_where_gradients_grow_with_it():
-    assert {loss: _diameter("snowball-sgd", loss) for loss in ("softmax", "huber", "squared", "poisson")} == {
-        "softmax": 200.0, "huber": 200.0, "squared": 2.0, "poisson": 2.0
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("method", SWITCHED)
 def test_switches_select_the_preset_of_the_variant(method):
     chosen = lookup("methods", method)

@@ -35,7 +35,6 @@ CASES = [
     ),
     *({"server": s, "preset": "practical", **own} for s in BOTH for own in PRESETS),
     *({"server": s, "method": "localized-srgd", "phases": 3, "rounds": 10} for s in BOTH),
-    *({"server": s, "method": "snowball-sgd", "rho": 1.0, "machines": 1} for s in BOTH),
     {"server": "trusted", "method": "objective-perturbation", "rounds": 20},
     *({"server": s, "method": "noisy-minibatch-sgd", **DRAWN} for s in BOTH),
     *({"server": s, "method": "noisy-minibatch-sgd", **DRAWN, **POPULATION} for s in BOTH),

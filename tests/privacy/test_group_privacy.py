@@ -138,7 +138,7 @@ def made(tmp_path_factory):
         "trusted": {"rho": 1.0, "rounds": 8, "server": "trusted"},
         "gradients": {"rho": 1.0, "rounds": 8, "estimator": "gradient"},
         "drawn": {"method": "noisy-minibatch-sgd", "epsilon": 0.1, "rounds": 8},
-        "hidden": {"method": "snowball-sgd", "rho": 1.0, "server": "trusted"},
+        "hidden": {"method": "objective-perturbation", "epsilon": 1.0, "rounds": 20, "server": "trusted"},
         "differing": {"rho": 1.0, "participation": "bernoulli:0.5", "participation_seed": 3, "rounds": 16},
         "public": {"rho": math.inf, "rounds": 8},
     }.items():
@@ -171,7 +171,6 @@ def test_one_sample_is_what_the_file_states(read, name):
         ("trusted", GroupSize(3, 2), 2 * math.sqrt((1 + 4 + 6 * 9) / 8)),
         ("gradients", GroupSize(4), 2.0),
         ("gradients", GroupSize(None, 3), math.sqrt(8 * 3)),
-        ("hidden", GroupSize(2, 3), 6.0),
         ("public", GroupSize(2), math.inf),
     ],
 )

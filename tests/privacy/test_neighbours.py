@@ -121,29 +121,6 @@ def test_exact_divergence_of_binomial_noise(neighbours):
 
 
 @both
-def test_exact_divergence_of_the_last_iterate(neighbours):
-    """Of two steps with constant gradients, which are translations: the sample is in the first or second.
-
-    A sample of the second is also hidden by the noise of the first, which the account does not count.
-    """
-    name = "last-iterate"
-    final = lookup("mechanisms", name).calibrate(
-        Budget(0.7, 1.0, 1e-3),
-        ReleasedSums(3, 1, 1, 3.0, 2.9, 1, 9, 9, 1.0, hides_iterates=True, neighbours=neighbours),
-    )
-    eta, batches = np.array([1.0, 0.5]), final.batch_sizes
-    std = final.sigma * math.hypot(*eta)
-    claims = []
-    for t in range(2):
-        shift = 3.0 * RELATIONS[neighbours] * eta[t] / batches[t]
-        p, q = (densities([1.0], [mean], std, 9 * std + 6) for mean in (0.0, shift))
-        for delta in (1e-2, 1e-3):
-            epsilon = final.guarantee().epsilon_exact_noise(delta)
-            claims.append(divergence(p, q, epsilon) / delta)
-    assert 0.1 < max(claims) <= 1 + 3e-4
-
-
-@both
 def test_exact_divergence_of_poisson_batches(neighbours):
     """Half of ten samples are drawn; others contribute nothing, which is the worst that they can."""
     mechanism = calibrated("poisson", neighbours, subsampling="poisson", batch_size=3.0)

@@ -14,7 +14,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.privacy.accounting.guarantee import GaussianGuarantee
 from mu2mpi.privacy.accounting.tradeoff import TradeoffCurve
 from mu2mpi.privacy.mechanisms.gaussian_mechanism import GaussianMechanism
-from mu2mpi.privacy.mechanisms.last_iterate_mechanism import LastIterateMechanism, final_batch_size
+from mu2mpi.privacy.mechanisms.objective_perturbation_mechanism import ObjectivePerturbationMechanism
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 from mu2mpi.privacy.statement import PrivacyStatement, budget_concerns
@@ -143,8 +143,19 @@ def test_what_is_not_private_is_said():
 COMMON = {"clip_norm": 1.5, "grid_spacing": 2.0**-20, "rounds": 20, "machines": 3, "parameters": 40}
 MECHANISMS = [
     GaussianMechanism(rho=4.0, sigma=3.354, affected_sums=20, samples=20, batch_size=1.0, **COMMON),
-    LastIterateMechanism(
-        rho=4.0, sigma=0.5, final_batch=final_batch_size(3, 40, 4.0), samples=20, batch_size=1.0, **COMMON
+    ObjectivePerturbationMechanism(
+        sigma=5.0,
+        output_sigma=0.01,
+        samples=20,
+        batch_size=20.0,
+        regularization=40.0,
+        G=1.4,
+        L=0.5,
+        gradient_roundoffs=30.0,
+        curvature=0.9,
+        residual_vertices=9,
+        loss_at_zero=2.3,
+        **COMMON,
     ),
     PoissonMechanism(sigma=5.0, samples=100, batch_size=10.0, **COMMON),
     ReplacementExactMechanism(sigma=5.0, samples=100, batch_size=3.0, **COMMON),

@@ -15,7 +15,6 @@ STEP_SIZE_TIMES_L = 1.8  # of multi-pass methods, in units of 1 / L; gradient de
 class PresetConstants(NamedTuple):
     """Clipping norm and diameter of the practical preset, and constants of the loss that they imply."""
 
-    preset: "PracticalPreset"
     experiment: Any
     public_facts: PublicFacts
     machines: int  # M
@@ -90,9 +89,7 @@ class PracticalPreset(Preset):
         has_bounds = experiment.schema is not None or experiment.norm_bound is not None
         settings = dict(method.preset_settings)
         if public_facts is not None:
-            diameter_factor = method.practical_diameter_factor(experiment)
-            constants = self.practical_constants(experiment, public_facts, diameter_factor)
-            settings |= method.choose_settings(constants)
+            settings |= method.choose_settings(self._constants(method, experiment, public_facts))
         return {**settings, "normalize": "none" if has_bounds else "unit"}
 
     def advice(self, method: Any, problem: Any) -> str | None:
@@ -112,10 +109,8 @@ class PracticalPreset(Preset):
         unit_clip_norm = loss_function.practical_defaults.clip_norm
         return float(gradient_bound / 2 if unit_clip_norm is None else unit_clip_norm * sample_norm)
 
-    def practical_constants(
-        self, experiment: Any, public_facts: PublicFacts, diameter_factor: float = 1.0
-    ) -> PresetConstants:
-        """Return the preset's constants of a loss and public facts, with a factor of the diameter."""
+    def _constants(self, method: Any, experiment: Any, public_facts: PublicFacts) -> PresetConstants:
+        """Return the preset's constants of a method, a loss and public facts."""
         # Listing options must not import numpy.
         from mu2mpi.losses.model.scaling import Scaling
 
@@ -124,6 +119,7 @@ class PracticalPreset(Preset):
         scaling = Scaling(experiment.sample_scaling == "unit", experiment.norm_bound)
         max_squared_norm = scaling.max_squared_norm(public_facts.max_squared_norm)
         sample_norm = math.sqrt(max_squared_norm)
+        diameter_factor = method.practical_diameter_factor(experiment)
         diameter = round_to_four_digits(diameter_factor * 2 * defaults.max_margin / sample_norm)
         radius = (experiment.diameter if "diameter" in experiment.explicit_settings else diameter) / 2
         unit_margin = loss_function.constants(max_squared_norm, 1 / sample_norm, public_facts.classes)
@@ -132,7 +128,6 @@ class PracticalPreset(Preset):
         trust_mode, machines = experiment.trust_mode, experiment.machines or 1
         noise_shares = trust_mode.noise_shares(experiment.server_options, machines)
         return PresetConstants(
-            preset=self,
             experiment=experiment,
             public_facts=public_facts,
             machines=machines,

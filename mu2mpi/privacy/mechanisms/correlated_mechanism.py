@@ -95,7 +95,7 @@ class CorrelatedMechanism(Mechanism):
     def supports(cls, released_sums: ReleasedSums) -> bool:
         """Whether each sample affects only one increment of the release, which is not subsampled."""
         enters_once = released_sums.is_cumulative or released_sums.affected_sums == 1
-        return released_sums.subsampling == "" and enters_once and not released_sums.hides_iterates
+        return released_sums.subsampling == "" and enters_once
 
     @classmethod
     def calibrate(cls, budget: Budget, released_sums: ReleasedSums) -> Self:
@@ -160,9 +160,14 @@ class CorrelatedMechanism(Mechanism):
         return error * self._noise_sum_std_growth * draws
 
     @property
+    def _replace_sensitivity_ratio(self) -> float:
+        """Ratio of the sensitivity for the relation "replace" to `sensitivity`."""
+        return self.unit_sensitivities["replace"] / self.unit_sensitivities[self.neighbours]
+
+    @property
     def _roundoff_share(self) -> float:
         """Share of rho that covers floating-point errors, which are as large under every relation."""
-        return _ROUNDOFF_RHO_SHARE * self.replace_sensitivity_ratio
+        return _ROUNDOFF_RHO_SHARE * self._replace_sensitivity_ratio
 
     @property
     def dither_threshold(self) -> float:
@@ -170,7 +175,7 @@ class CorrelatedMechanism(Mechanism):
             return DITHER_THRESHOLD
         draws = math.sqrt(self.rounds * self.noise_shares * self.parameters)
         # Of the noise alone, so that it is the same whatever relation a guarantee is for
-        rho = self.rho * self.replace_sensitivity_ratio
+        rho = self.rho * self._replace_sensitivity_ratio
         threshold = 2.0 ** math.floor(math.log2(2.0**33 * rho / draws))
         return min(DITHER_THRESHOLD, max(MIN_STD_UNITS, threshold))
 

@@ -150,10 +150,8 @@ class ObjectivePerturbationMechanism(Mechanism):
         rounding = math.sqrt(self.parameters) * self.grid_spacing / self.sigma  # of the model, in output stds
         noise = self.clip_norm / self.sigma, 2 * self.model_error / self.output_sigma + rounding
         curve = partial(union_epsilon, *noise, self.residual_vertices, self.neighbours)
-        log_determinant, error = (
-            self.curvature / self.regularization,
-            self.sampler_error(2, aggregated_machines),
-        )
+        log_determinant = self.curvature / self.regularization
+        error = self.sampler_error(2, aggregated_machines)
         return guarantees.PrivacyCurveGuarantee(lambda delta: log_determinant + curve(delta), error)
 
     def round_sigma(self, t: int) -> float:
