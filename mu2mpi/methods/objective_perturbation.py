@@ -144,6 +144,8 @@ def regularization(method: ObjectivePerturbation, problem: Problem) -> float:
     """
     constants, budget = problem.loss_constants_with_tolerance, problem.budget
     n, determinant_epsilon = problem.machines * problem.samples, _DETERMINANT_SHARE * budget.epsilon
+    if not determinant_epsilon > 0:
+        raise InputError(f"--method {method.name} needs a positive epsilon. Use a larger --rho or --epsilon.")
     least = max((constants.curvature or 0.0) / determinant_epsilon, n * constants.L / _MAX_CONDITION)
     least = max(least, n * problem.l2)
     if math.isinf(budget.rho):

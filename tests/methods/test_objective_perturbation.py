@@ -147,6 +147,7 @@ def test_noise_of_the_output_is_that_of_the_account(monkeypatch, share):
         ["--server", "untrusted", "--machines", "2"], ["--loss", "squared"], ["--loss", "smoothed-hinge"],
         ["--clip-norm", "0.5"], ["--eta-scale", "1"], ["--evaluations", "5"], ["--rounds", "3"],
         ["--mechanism", "gaussian"], ["--server", "shuffled"], ["--participation", "uniform:2"],
+        ["--rho", "1e-9"],
     ],
 )  # fmt: skip
 def test_bad_input(tmp_path, capsys, arguments):
