@@ -72,10 +72,10 @@ class ObjectivePerturbation(Method):
     def clip_norm(self, problem: Problem) -> float:
         """Return the clipping norm; InputError unless gradients, clipped or not, are those of such a loss."""
         constants = problem.loss_constants_with_tolerance
-        if not constants.residual_vertices or constants.gradient_roundoffs is None:
+        if None in constants or not constants.residual_vertices:
             raise InputError(
-                f"--method {self.name} needs residual_vertices, which --loss {problem.loss.name} does not "
-                "state here. Use --loss logistic, huber or softmax, or another --method."
+                f"--method {self.name} needs bounds on the loss that --loss {problem.loss.name} does not state "
+                "for these classes. Use --loss logistic, huber or softmax, or another --method."
             )
         unclipped = constants.G * UNCLIPPED_NORM_OVER_G
         if problem.clip_norm is None or problem.clip_norm >= unclipped:

@@ -137,7 +137,7 @@ def test_the_command_takes_what_python_takes(folder, capsys):
 
 def test_tables_need_neither_the_simulation_nor_the_extra():
     script = (
-        "import sys, mu2mpi.analysis.tables, mu2mpi.analysis.description, mu2mpi.analysis.differences\n"
+        "import sys, mu2mpi.analysis.tables, mu2mpi.analysis.description\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('numba', 'mpi4py', 'pandas', 'scipy') or "
         "m.startswith(('mu2mpi.execution', 'mu2mpi.core.parallel', 'mu2mpi.federation.increments'))])"
     )

@@ -39,7 +39,6 @@ VALUES = (
 FLAGS = {
     "show": ("--diagnostics",), "table": ("--strict",), "privacy": (), "job": (),
     "data": (), "sweep": ("--dry-run",), "info": (), "run": ("--dry-run",), "predict": ("--data-is-public",),
-    "compare": ("--strict",),
 }  # fmt: skip
 OPTIONS = {
     "table": ("--where", "--rows", "--columns", "--values", "--format"),
@@ -98,7 +97,7 @@ def command_line(chance):
         good = SUITED.get(command, (*NAMES, "results"))
         return chance.choice(good if chance.random() < 0.7 else (*NAMES, *OTHERS))
 
-    usual = 2 if command in ("predict", "compare") else 1
+    usual = 2 if command == "predict" else 1
     count = 0 if command in ("info", "privacy") else chance.choice((0, *[usual] * 9, 2))
     words = [path() for _ in range(count)]
     words += [flag for flag in FLAGS[command] if flag == "--dry-run" or chance.random() < 0.2]
