@@ -399,7 +399,7 @@ def test_what_cannot_be_audited_is_bad_input(capsys, arguments):
 def test_every_option_of_a_method_or_server_but_a_preset_can_be_audited(capsys):
     with pytest.raises(SystemExit):
         cli.main(["audit", "--help", "all"])
-    offered = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    offered = set(re.findall(r"--[a-z0-9-]+", capsys.readouterr().out))
     own = {f"--{name.replace('_', '-')}" for name in (*method_option_names(), *own_option_fields("server"))}
     assert {"--batch", "--estimator", "--query", "--colluders", "--masks"} <= own
     assert {"--loss", "--method", "--mechanism", *own} <= offered
