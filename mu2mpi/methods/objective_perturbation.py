@@ -74,8 +74,8 @@ class ObjectivePerturbation(Method):
         constants = problem.loss_constants_with_tolerance
         if None in constants or not constants.residual_vertices:
             raise InputError(
-                f"--method {self.name} needs bounds on the loss that --loss {problem.loss.name} does not state "
-                "for these classes. Use --loss logistic, huber or softmax, or another --method."
+                f"--method {self.name} needs bounds on the loss, which --loss {problem.loss.name} does not "
+                "state for these classes. Use --loss logistic, huber or softmax, or another --method."
             )
         unclipped = constants.G * UNCLIPPED_NORM_OVER_G
         if problem.clip_norm is None or problem.clip_norm >= unclipped:
