@@ -124,13 +124,9 @@ class ObjectivePerturbation(Method):
         if t == 2:
             linear_term[...] = -m.grid_spacing * difference
         gradient = m.grid_spacing * message_sum + linear_term + objective.regularization * x
-        if t == T - 2 and m.is_noisy:
-            norms = float(np.linalg.norm(gradient)), float(np.linalg.norm(x))
-            if not (norms[0] <= objective.gradient_tolerance and norms[1] <= objective.max_model_norm):
-                raise RuntimeError("rounding errors keep the model from the minimum; it is not released")
         moves, root = 1 < t < T - 2, math.sqrt(objective.condition)
         w_next = x - moves * gradient / (objective.condition * objective.regularization)
-        momentum = (root - 1) / (root + 1) if t < T - 3 else 0.0  # The last gradient is taken at w.
+        momentum = (root - 1) / (root + 1) if t < T - 3 else 0.0  # The last sums are taken at w.
         iterates.x_previous[...] = w_next + momentum * (w_next - w)
         w[...] = w_next
         iterates.swap_query_points()

@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 from helpers import reference as ref
 from helpers.noise import drawn_noise
+from helpers.property_tests import given
 from helpers.simulations import machines_on, simulation_of
-from helpers.sources import random_source
+from helpers.sources import ArraySource, random_source
+from hypothesis import strategies as st
 
 from mu2mpi import cli
 from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
+from mu2mpi.data.source import Samples
 from mu2mpi.execution.plan import RunKeys, resolve_plan
 from mu2mpi.federation.iterates import Iterates
 from mu2mpi.privacy.accounting.gaussian_dp import epsilon_exact
@@ -85,13 +88,18 @@ def test_the_output_is_the_minimiser_and_the_output_noise(loss, clip_norm, round
     assert claim_contradictions(result) == []
 
 
-def iterates_after(constants, source, noises):
-    """Return the iterates of a run on one rank, with given noise of rounds 1 and T - 1 in grid units."""
+def iterates_after(constants, source, noises, rounds=None):
+    """Return the iterates of some rounds on one rank, with given noise of rounds 1 and T - 1, in units."""
     machines, iterates = machines_on(source, constants), Iterates(constants)
-    for t in range(1, constants.rounds):
+    for t in range(1, rounds or constants.rounds):
         machines.accumulate_increments(t, iterates.x, iterates.x_previous)
         iterates.step(t, machines.message_sum + noises.get(t, 0))
     return iterates
+
+
+def computed_minimiser(constants, source, b):
+    """Return the model before the output noise, given the linear term in grid units."""
+    return iterates_after(constants, source, {1: b}, constants.rounds - 1).x
 
 
 def test_the_noise_of_both_rounds_is_recovered_exactly():
@@ -110,8 +118,8 @@ def test_the_noise_of_both_rounds_is_recovered_exactly():
         np.testing.assert_array_equal(
             iterates.optimizer_state["linear_term"], mechanism.grid_spacing * b.astype(float)
         )
-        outputs[noise] = iterates.x / unit
-        np.testing.assert_array_equal(outputs[noise], np.rint(outputs[noise]))
+        outputs[noise] = np.rint(iterates.x / unit)
+        np.testing.assert_array_equal(iterates.x, unit * outputs[noise])
         np.testing.assert_array_equal(outputs[noise] - outputs[0], noise)
 
 
@@ -177,11 +185,46 @@ def test_false_claims_are_refuted(changes):
     assert claim_contradictions(replace(result, privacy=replace(result.privacy, mechanism=false)))
 
 
-def test_a_model_far_from_the_minimum_is_not_released(monkeypatch):
-    simulation = simulated(random_source(1, 90, 3, 3))
-    monkeypatch.setattr(type(simulation.constants.mechanism), "gradient_tolerance", 1e-12)
-    with pytest.raises(RuntimeError, match="not released"):
-        simulation.run()
+@pytest.mark.parametrize(("n", "diameter", "rounds"), [(3, 10.0, 60), (300, 0.1, 62), (300, 10.0, 700)])
+def test_rounding_that_adds_up_keeps_to_the_bound(n, diameter, rounds):
+    """Gradients of equal samples are rounded alike: the distance to the minimiser is as accounted for."""
+    samples = Samples(np.ones((n, 1), np.float32), np.zeros(n, np.int32))
+    source = ArraySource(samples, samples, 2, 1.0)
+    settings = {"machines": 1, "epsilon": 1.0, "loss": "logistic", "diameter": diameter, "rounds": rounds}
+    constants = resolve_plan(Experiment(**{**CHOSEN, **settings}), source, 1).constants
+    mechanism, rng = constants.mechanism, np.random.default_rng(5)
+    spacing, lam = mechanism.grid_spacing, mechanism.regularization
+    errors = []
+    for _ in range(20):
+        b = np.rint(rng.normal(size=(1, 2)) * mechanism.sigma / spacing).astype(np.int64)
+        found = computed_minimiser(constants, source, b)
+        x = np.zeros(2)
+        for _ in range(60):  # Newton's method; both features are 1
+            probability = 1 / (1 + np.exp(-x.sum()))
+            hessian = n * probability * (1 - probability) * np.ones((2, 2)) + lam * np.eye(2)
+            x -= np.linalg.solve(hessian, n * probability + lam * x + spacing * b[0])
+        errors.append(np.linalg.norm(found[0] - x))
+    assert 1e-3 * mechanism.model_error < max(errors) <= mechanism.model_error
+
+
+@given(
+    st.floats(1.001, 1e5), st.integers(0, 400), st.integers(0, 2**32),
+    st.sampled_from([0.0, 1e-6, 1e-2, 1.0]), max_examples=60,
+)  # fmt: skip
+def test_steps_with_errors_of_gradients_keep_to_their_bound(condition, steps, seed, error):
+    """Quadratics of known minimisers; errors push away from them, or to and fro, or have any direction."""
+    rng = np.random.default_rng(seed)
+    curvatures = np.array([1.0, condition, math.exp(rng.uniform(0, math.log(condition)))])
+    minimum, root = rng.normal(size=3) * [1, rng.integers(2), 1], math.sqrt(condition)
+    start = math.sqrt(np.sum((curvatures + 1) * minimum**2) / 2)
+    w, x = np.zeros(3), np.zeros(3)
+    for k in range(steps):
+        push = rng.normal(size=3) if seed % 3 else (1 if k % 2 else seed % 2 * 2 - 1) * (x - minimum)
+        gradient = curvatures * (x - minimum) - error * push / max(1e-300, np.linalg.norm(push))
+        w_next = x - gradient / condition
+        w, x = w_next, w_next + (root - 1) / (root + 1) * (w_next - w)
+    bound = math.sqrt(2) * start * (1 - 1 / root) ** (steps / 2) + 4 * error
+    assert np.linalg.norm(w - minimum) <= bound * (1 + 1e-9) + 1e-12
 
 
 def test_a_loss_without_bounds_is_named():

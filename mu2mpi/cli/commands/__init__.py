@@ -10,8 +10,7 @@ from mu2mpi.core.registry import known_names
 
 # Order of built-in commands in the help; others follow alphabetically
 COMMAND_ORDER = (
-    "init run sweep table plot report show predict privacy publish audit job "
-    "launch data examples info"
+    "init run sweep table plot report show predict privacy publish audit job launch data examples info"
 )
 
 

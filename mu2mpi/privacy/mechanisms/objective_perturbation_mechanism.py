@@ -21,7 +21,7 @@ from mu2mpi.privacy.noise.grid import choose_grid_spacing, reduce_clip_norm
 from mu2mpi.privacy.noise.sampler_error import SAMPLER_BUDGET_SHARE
 from mu2mpi.privacy.released_sums import ReleasedSums
 
-MIN_ROUNDS = 4  # rounds without a step: the first, the last gradient, the output noise, and the output
+MIN_ROUNDS = 4  # rounds without a step: the first, and the last three
 UNCLIPPED_NORM_OVER_G = 1 + 2.0**-10  # ratio of clipping norm to G at which no rounded gradient is clipped
 _OUTPUT_MU_SHARE = 2.0**-4  # GDP parameter of the output noise in units of C / sigma
 _MIN_OUTPUT_NOISE = 2.0**-20  # output noise in units of the largest model, which then fits into 62 bits
@@ -105,6 +105,8 @@ class ObjectivePerturbationMechanism(Mechanism):
         if reduce_clip_norm(C, spacing, released_sums.parameters) * UNCLIPPED_NORM_OVER_G < C:
             raise InputError("The grid of messages is too coarse for so many samples. Use fewer of them.")
         mechanism = cls(sigma=sigma, grid_spacing=spacing, output_sigma=0.0, **fields)
+        if 8 * mechanism.rounding_error > mechanism.regularization * mechanism.max_model_norm:
+            raise InputError("Rounding errors are too large for so many samples. Use fewer of them.")
         noise_std = 2 * mechanism.model_error * sigma / (_OUTPUT_MU_SHARE * C)
         smallest = mechanism.max_model_norm * _MIN_OUTPUT_NOISE if sigma else 0.0
         return replace(mechanism, output_sigma=max(noise_std, smallest))
@@ -123,29 +125,24 @@ class ObjectivePerturbationMechanism(Mechanism):
 
     @property
     def rounding_error(self) -> float:
-        """Bound on the error of a computed gradient, by the grid and by floating-point numbers."""
+        """Bound e on the error of a gradient at models of norms up to 2 R, with those of its step."""
         n, d, R = self.machines * self.samples, self.parameters, self.max_model_norm
-        each = d * R * self.L + (self.gradient_roundoffs + 8) * self.G
-        floating = _UNIT_ROUNDOFF * (n * each + 16 * self.regularization * R)
-        return floating + (n + 1) * self.grid_spacing * math.sqrt(d) / 2
-
-    @property
-    def gradient_tolerance(self) -> float:
-        """Bound on the norm of the last gradient, which the server checks (Nesterov, 2004: Theorem 2.2.3)."""
-        contraction: float = (1 - self.condition**-0.5) ** ((self.rounds - MIN_ROUNDS) / 2)
-        initial = self.regularization * self.max_model_norm * math.sqrt(self.condition / 2)
-        return initial * contraction + self.rounding_error
+        each = 2 * d * R * self.L + (self.gradient_roundoffs + 8) * self.G
+        step = 128 * self.condition * self.regularization * R
+        return _UNIT_ROUNDOFF * (n * each + step) + (n + 1) * self.grid_spacing * math.sqrt(d) / 2
 
     @property
     def model_error(self) -> float:
-        """Bound on the distance of the computed model to the exact minimiser."""
-        return (self.gradient_tolerance + self.rounding_error) / self.regularization
+        """Bound on the distance of the computed model to the exact minimiser, for any rounding errors."""
+        contraction: float = (1 - self.condition**-0.5) ** ((self.rounds - MIN_ROUNDS) / 2)
+        optimisation_error = math.sqrt(0.5) * self.max_model_norm * contraction
+        return optimisation_error + 4 * self.rounding_error / self.regularization
 
     def guarantee(self, rounds: int | None = None, aggregated_machines: int = 1) -> guarantees.Guarantee:
         """Privacy guarantee for the output; earlier rounds release nothing."""
         if rounds is not None and rounds < self.rounds:
             return guarantees.GaussianGuarantee(0.0)
-        if not self.is_noisy:
+        if not (self.is_noisy and self.output_sigma):
             return guarantees.PrivacyCurveGuarantee(lambda _: math.inf)
         rounding = math.sqrt(self.parameters) * self.grid_spacing / self.sigma  # of the model, in output stds
         noise = self.clip_norm / self.sigma, 2 * self.model_error / self.output_sigma + rounding
