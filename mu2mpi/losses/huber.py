@@ -35,4 +35,5 @@ class HuberLoss(Loss):
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constant G = ||z|| / 4 and the smoothness L = ||z||^2 for samples z."""
         L, h = max_squared_norm, HUBER_THRESHOLD
-        return LossConstants(h * math.sqrt(max_squared_norm), L, 2.0, L, 2, h * (1 - h / 2))
+        G, loss_at_zero = h * math.sqrt(max_squared_norm), h * (1 - h / 2)
+        return LossConstants(G, L, 2.0, curvature=L, residual_vertices=2, loss_at_zero=loss_at_zero)

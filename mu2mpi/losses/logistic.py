@@ -41,8 +41,8 @@ class LogisticLoss(Loss):
 
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constant G = ||z|| and the smoothness L = ||z||^2 / 4 for samples z."""
-        L = max_squared_norm / 4
-        return LossConstants(math.sqrt(max_squared_norm), L, 6.0, L, 1, math.log(2))
+        G, L = math.sqrt(max_squared_norm), max_squared_norm / 4
+        return LossConstants(G, L, 6.0, curvature=L, residual_vertices=1, loss_at_zero=math.log(2))
 
     def class_scores(self, margins: FloatArray) -> FloatArray:
         exponentials, is_positive = np.exp(-np.abs(margins[:, 0])), margins[:, 0] >= 0

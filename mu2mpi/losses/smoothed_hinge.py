@@ -52,4 +52,5 @@ class SmoothedHingeLoss(Loss):
     def constants(self, max_squared_norm: float, radius: float, classes: int) -> LossConstants:
         """Return the Lipschitz constant G = sqrt(rows) ||z|| and the smoothness L = ||z||^2."""
         L, rows = max_squared_norm, self.model_rows(classes)
-        return LossConstants(math.sqrt(rows * L), L, 2.0, rows * L, 1 if rows == 1 else 0, rows / 2)
+        G, V = math.sqrt(rows * L), int(rows == 1)
+        return LossConstants(G, L, 2.0, curvature=rows * L, residual_vertices=V, loss_at_zero=rows / 2)

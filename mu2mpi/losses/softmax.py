@@ -51,7 +51,10 @@ class SoftmaxLoss(Loss):
         """Return the Lipschitz constant G = sqrt(2) ||z|| and smoothness L = ||z||^2 / 2 for samples z."""
         G, L, K = math.sqrt(2 * max_squared_norm), max_squared_norm / 2, classes
         # Residuals softmax(m) - e_y are mixtures of 0 and the vertices e_k - e_y, k != y.
-        return LossConstants(G, L, 2 * K + 22.0, max_squared_norm * (1 - 1 / K), K - 1, math.log(K))
+        curvature, roundoffs = max_squared_norm * (1 - 1 / K), 2 * K + 22.0
+        return LossConstants(
+            G, L, roundoffs, curvature=curvature, residual_vertices=K - 1, loss_at_zero=math.log(K)
+        )
 
     def curvature_at_zero(self, classes: int) -> float:
         """Return 1 / K, the curvature at 0 in directions that sum to 0, of residuals."""

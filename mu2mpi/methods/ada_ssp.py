@@ -59,9 +59,7 @@ class AdaSsp(Method):
         return 1.0  # unused
 
     def iterates_reveal_messages(self, options: Any) -> bool:
-        return (
-            True  # as far as an audit is concerned, which observes the sums that the model is computed from
-        )
+        return True  # An audit observes the sums that the model is computed from.
 
     def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Move w to the minimum of the loss's quadratic surrogate in round 1, and leave it there.
