@@ -97,6 +97,8 @@ def _read_features(
         default_labels = data_format.DEFAULT_ARRAY_NAMES["labels"]
         label = experiment.labels or next((name for name in default_labels if name in columns), None)
         columns = [name for name in columns if label is None or name != to_nfc(label)]
+    if not columns:
+        raise InputError(f"{file.path} has no features; the model needs {n_features}")
     arrays = file.arrays(dict.fromkeys(columns, "numbers")).values()
     matrices = [array[np.arange(array.shape[0])] for array in arrays]
     return np.column_stack([m if isinstance(m, np.ndarray) else m.toarray() for m in matrices])

@@ -7,6 +7,9 @@ import pytest
 from helpers.patients import FEATURES, learn, table, write
 
 from mu2mpi.cli import main
+from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.errors import InputError
+from mu2mpi.results.coefficients import feature_matrix
 from mu2mpi.results.reader import read_result
 
 
@@ -75,3 +78,11 @@ def test_coefficients_are_printed_with_their_names(folder, capsys):
     for term, value in zip(found.terms, found.values[0], strict=True):
         [line] = [line for line in lines if line.startswith(f"{term}  ")]
         assert line.removeprefix(term).split() == [f"{value:.4g}"]
+
+
+def test_a_file_with_nothing_but_a_label_is_refused(tmp_path):
+    """Of a model whose features have no names."""
+    path = tmp_path / "label.csv"
+    path.write_text("label\n1\n0\n")
+    with pytest.raises(InputError, match=r"label\.csv has no features; the model needs 3"):
+        feature_matrix(path, Experiment(data="digits"), None, 3, 1.0, False)

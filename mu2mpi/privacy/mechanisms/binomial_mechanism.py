@@ -90,7 +90,7 @@ class BinomialMechanism(GaussianMechanism):
         return math.sqrt(n_sums) * max(computed, calibrated)
 
     def sampler_error(
-        self, messages: int, aggregated_machines: int = 1, max_factor: float = 1
+        self, messages: int, aggregated_machines: int = 1, min_factor: float = 1, max_factor: float = 1
     ) -> SamplerError:
         """Error of the binomial sampler: the probability of its truncated tail, as it is exact otherwise."""
         return SamplerError(0.0, 0.0, math.exp(-MAX_NEG_LOG_PROBABILITY)) if self.is_noisy else SamplerError()

@@ -196,16 +196,16 @@ class Mechanism(ABC):
         return 1.0
 
     def sampler_error(
-        self, messages: int, aggregated_machines: int = 1, max_factor: float = 1
+        self, messages: int, aggregated_machines: int = 1, min_factor: float = 1, max_factor: float = 1
     ) -> SamplerError:
-        """Error of sampled noise in `messages` messages, of std from sigma to `max_factor` sigma."""
+        """Error of sampled noise in `messages` messages, of std from `min_factor` to `max_factor` sigma."""
         if not self.is_noisy:
             return SamplerError()
         # In the order of `from_sigma`: otherwise rounding could make the grid seem too coarse.
         units = self.sigma / math.sqrt(self.noise_shares) / self.grid_spacing * math.sqrt(aggregated_machines)
-        draws, stds = messages * self.noise_shares, (units, units * max_factor)
+        draws, stds = messages * self.noise_shares, (units * min_factor, units * max_factor)
         error = sampler_error(self.parameters, draws, *stds, self.dither_threshold)
-        return error + rounding_error(messages * self.parameters, self.noise_shares, units)
+        return error + rounding_error(messages * self.parameters, self.noise_shares, units * min_factor)
 
     @property
     def dither_threshold(self) -> float:
