@@ -10,6 +10,7 @@ import os
 import struct
 import sys
 import zlib
+from abc import abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,9 +124,9 @@ class ImageFiles(DataSource):
         self.files = tuple(arrays)
         self.set_up(*arrays.values())
 
+    @abstractmethod
     def set_up(self, *arrays: NDArray[np.uint8]) -> None:
         """Set sizes and samples of the data set, given the arrays of `array_files`."""
-        raise NotImplementedError
 
     @classmethod
     def open(cls, request: DataRequest) -> Self:
