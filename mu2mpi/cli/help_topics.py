@@ -19,7 +19,7 @@ OPTION_GROUPS = {
     "data": "data data_dir normalize norm_bound",
     "model and loss": "loss l2 diameter",
     "method": "method preset rounds clip_norm eta_scale",
-    "privacy": "epsilon delta rho neighbours server mechanism noise budgets canaries",
+    "privacy": "epsilon delta rho neighbours server mechanism noise budgets",
     "federation": "machines partition participation participation_seed objective",
     "run": "config methods index part dry_run seed evaluations checkpoint_every import",
     "output": "output overwrite",

@@ -256,14 +256,6 @@ def check_compatibility(experiment: Experiment) -> None:
             f"--mechanism {mechanism} needs --server {' or '.join(servers)}, got {experiment.server}. "
             "Leave out --mechanism, or choose another server"
         )
-    has_scores = lookup("mechanisms", mechanism).supports_canaries and math.isfinite(experiment.rho)
-    is_plain = has_scores and experiment.noise is None and not experiment.has_unequal_machines
-    if experiment.canaries is not None and not is_plain:
-        raise InputError(
-            "--canaries needs equal machines with independent Gaussian noise each, got --mechanism "
-            f"{mechanism}, or one of --rho inf, --noise, --participation, --objective and --budgets. "
-            "Leave these out, or choose a method without subsampling, such as mu2-sgd"
-        )
     if explicit := [name for name in PER_MACHINE_OPTIONS if getattr(experiment, name) is not None]:
         _check_per_machine_option(experiment, explicit[0])
     elif experiment.participation_seed is not None:

@@ -153,10 +153,6 @@ class ExperimentOptions(BaseModel):
         0,
         63,
     )
-    canaries: int | None = _integer_option(
-        "number of canaries for an audit of this run, which cost accuracy [default: none]",
-        "A secret coin puts each in or leaves it out, for mu2mpi audit RESULT (docs/background/audit.md).",
-    )
     evaluations: int | None = _integer_option(
         "number of evaluations, at logarithmically spaced rounds [default: 12 to 20]",
         "By default a share of the test set is used where all of it would take over a tenth of the time.",

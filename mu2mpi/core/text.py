@@ -4,7 +4,7 @@ import html
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, Context
 
 TableRow = Sequence[str]  # Cells
 TableRowGroup = Sequence[TableRow]  # Rows between two rules
@@ -46,11 +46,6 @@ def bullet_list(items: Sequence[str]) -> str:
     return "\n".join(textwrap.indent(wrap_paragraph(item), "  ").replace("  ", "- ", 1) for item in items)
 
 
-def rounded_up(value: float, rounding_mode: str = ROUND_CEILING) -> str:
+def rounded_up(value: float) -> str:
     """Format an upper bound with four significant digits, rounded up."""
-    return f"{float(Context(prec=4, rounding=rounding_mode).create_decimal(repr(value))):.10g}"
-
-
-def rounded_down(value: float) -> str:
-    """Format a lower bound with four significant digits, rounded down."""
-    return rounded_up(value, ROUND_FLOOR)
+    return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(value))):.10g}"

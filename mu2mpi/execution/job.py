@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.errors import CollectiveInputError, InputError, Interrupted
+from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.files import FileIdentity, FileLock, file_identity
 from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.parallel import CallerComm, Communicator, duplicate_or_world, world
@@ -34,7 +34,6 @@ from mu2mpi.execution.progress import progress_callback
 from mu2mpi.execution.resume import check_checkpoint_arrays, check_data_unchanged, find_checkpoint
 from mu2mpi.execution.simulation import CheckpointAction, PeriodicCheckpoints, Simulation
 from mu2mpi.results.callbacks import Callback, CallbackList, check_callbacks
-from mu2mpi.results.canary_scores import write_canary_scores
 from mu2mpi.results.checkpoint import remove_checkpoint, write_checkpoint
 from mu2mpi.results.reader import read_experiment, read_result
 from mu2mpi.results.records import Checkpoint, checkpoint_path
@@ -126,8 +125,6 @@ def run(
         check_settings_on_ranks([experiment], communicator)
         location = memory.location(data_dir)
         if output is None:
-            if experiment.canaries:
-                raise CollectiveInputError("--canaries needs an output to write their scores to. Name one.")
             # Signals keep their usual handlers, as there is no file for a checkpoint.
             source = open_source_on_ranks(experiment, location, communicator)
             plan = _resolve_plan_on_ranks(experiment, source, communicator)
@@ -194,12 +191,9 @@ class RunContext:
             if not resumes:
                 checkpoints.write_first(simulation.gather_checkpoint(), lock)
             # Run the remaining rounds, write the result and remove the checkpoint.
-            result, canaries = simulation.run(callback_list, checkpoints), simulation.canaries
-            scores = simulation.gather_canary_scores()
+            result = simulation.run(callback_list, checkpoints)
             with communicator.collective_errors():
                 if communicator.rank == 0:
-                    if canaries is not None and scores is not None:
-                        write_canary_scores(canaries.finished_scores(scores), result, path)
                     self._write_result(result, path)
                     checkpoints.write_progress(0, 0.0, True)
         return callback_list.on_finish(replace(result, path=path), communicator)

@@ -10,11 +10,10 @@ from uuid import uuid4
 
 import numpy as np
 
-from mu2mpi.core.arrays import FloatArray, IntArray
+from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.parallel import Communicator, block_range
 from mu2mpi.core.rank_report import write_progress
 from mu2mpi.execution import environment
-from mu2mpi.execution.canary_run import Canaries
 from mu2mpi.execution.evaluation import Evaluator, ExactEvaluator, compare_with_theory
 from mu2mpi.execution.evaluation_schedule import plan_evaluations, run_cost_ns
 from mu2mpi.execution.plan import Plan, RunKeys
@@ -124,9 +123,9 @@ class Simulation:
             hosted_machines = block_range(problem.machines, communicator.size, communicator.rank)
             sampling = keys.partition, hosted_machines, plan.partition, keys.batching
             reader = make_sample_reader(source, constants, *sampling)
-            created = create_machines_and_server(constants, hosted_machines, reader, communicator, keys.noise)
-            self.machines, self.server = created
-            self.canaries = Canaries(plan, *created, keys.noise) if experiment.canaries else None
+            self.machines, self.server = create_machines_and_server(
+                constants, hosted_machines, reader, communicator, keys.noise
+            )
             self.evaluations = plan_evaluations(plan)
             self.evaluator: Evaluator | ExactEvaluator
             if source.has_known_distribution:
@@ -293,10 +292,9 @@ class Simulation:
         """Gather the state of all ranks as a checkpoint on rank 0; None on the other ranks. Collective."""
         communicator, iterates = self.communicator, self.server.iterates
         grid_sum = reduce_masked(self.machines.message_sum, communicator, self._sum_mask_key)
-        canary_scores = self.gather_canary_scores()
         statistics = gather_increment_stats(self.machines, communicator, self._sum_mask_key)
         numeric_platforms = environment.numeric_platforms(communicator)
-        if grid_sum is None or canary_scores is None:
+        if grid_sum is None:
             return None
         return Checkpoint(
             experiment=self.experiment,
@@ -308,7 +306,6 @@ class Simulation:
             elapsed_seconds=elapsed_seconds,
             largest_squared_norm=statistics.largest_squared_norm,
             clipped=statistics.clipped_count,
-            canary_scores=canary_scores,
             privacy=self.privacy_statement,
             numeric_platforms=numeric_platforms,
             data_digest=self.plan.digest,
@@ -325,8 +322,6 @@ class Simulation:
             np.copyto(machines.message_sum, checkpoint.q)
             machines.largest_squared_norm = checkpoint.largest_squared_norm
             machines.clipped_count = checkpoint.clipped
-            if self.canaries is not None:
-                self.canaries.scores = checkpoint.canary_scores
             self._history_rows = checkpoint.history.rows()
             self._elapsed_before = checkpoint.elapsed_seconds
             self._core_seconds_before = checkpoint.core_seconds
@@ -336,9 +331,3 @@ class Simulation:
                 self.communicator.bcast(array)
             # The sum that rank 0 holds becomes a sum of masked shares, one per rank.
             add_masks(machines.flat_message_sum, self.communicator, self._sum_mask_key)
-
-    def gather_canary_scores(self) -> IntArray | None:
-        """Return the scores of canaries so far on rank 0, shape (1, canaries), None elsewhere; collective."""
-        if self.canaries is None:
-            return np.empty((1, 0), np.int64)
-        return reduce_masked(self.canaries.scores, self.communicator, self._sum_mask_key)

@@ -83,7 +83,6 @@ def _check_grid(experiments: Sequence[Experiment], selection: Selection) -> None
         (varied, f"one value of {', '.join(varied)}. It may vary {', '.join(VARIABLE_SETTINGS)}"),
         (first.seed is not None, f"secret random numbers, got seed = {first.seed}. Leave out the seed"),
         (not first.trust_mode.is_central, f"--server trusted: parties of {first.server} see every run"),
-        (first.canaries is not None, "runs without --canaries, as it releases no scores"),
         (first.has_unequal_machines, f"equal machines. Leave out --{', --'.join(PER_MACHINE_OPTIONS)}"),
         (without_rho, f"runs with a rho, and {' and '.join(without_rho)} noise has none"),
         (select not in metrics, f"a metric of the test set ({', '.join(metrics)}), got {select}"),

@@ -16,7 +16,6 @@ from mu2mpi.privacy.statement import PrivacyStatement
 
 RESULT_SCHEMA = "mu2mpi-2"
 RESULT_SUFFIX = ".h5"  # of result files in folders
-CANARIES_SUFFIX = ".canaries.h5"  # of files of canary scores beside results
 # Attributes of / that describe the file, and not where the run took place
 HEADER_ATTRIBUTES = (
     "schema", "created", "status", "experiment", "Conventions", "title", "summary", "keywords", "history",
@@ -143,8 +142,6 @@ class Checkpoint:
     data_digest: bytes  # SHA-256 of the training data and of files about machines
     core_seconds: float = 0.0  # of all starts of the run
     run_id: str = field(default_factory=lambda: str(uuid4()))  # random, and independent of all keys
-    # Of each canary so far, in grid units; shape (1, canaries)
-    canary_scores: IntArray = field(default_factory=lambda: np.empty((1, 0), np.int64))
 
 
 def model_digest(x: FloatArray, w: FloatArray) -> bytes:
@@ -155,11 +152,6 @@ def model_digest(x: FloatArray, w: FloatArray) -> bytes:
 def checkpoint_path(output: Path) -> Path:
     """Return the path of a run's checkpoint, from the path of its output file."""
     return output.with_name(output.name + CHECKPOINT_SUFFIX)
-
-
-def canary_scores_path(output: Path) -> Path:
-    """Return the path of the scores of a run's canaries, from the path of its output file."""
-    return output.with_name(output.stem + CANARIES_SUFFIX)
 
 
 def previous_checkpoint_path(checkpoint: Path) -> Path:

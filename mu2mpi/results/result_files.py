@@ -9,7 +9,7 @@ from typing import TypeVar
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.text import print_message
 from mu2mpi.results.reader import RunSummary, read_summary
-from mu2mpi.results.records import CANARIES_SUFFIX, RESULT_SUFFIX
+from mu2mpi.results.records import RESULT_SUFFIX
 
 MAX_JOINED_NAMES = 3  # Longest list of names that `join_names` writes out
 PROGRESS_MIN_FILES = 100  # Smallest number of files for which progress is shown
@@ -72,7 +72,7 @@ def find_result_files(paths: Iterable[Path]) -> tuple[list[Path], list[str]]:
             for parent, folders, names in os.walk(path, onerror=errors.append):
                 folders[:] = [name for name in folders if not name.startswith(".")]
                 results = (n for n in names if n.endswith(RESULT_SUFFIX) and not n.startswith("."))
-                candidates += [Path(parent, n) for n in results if not n.endswith(CANARIES_SUFFIX)]
+                candidates += [Path(parent, name) for name in results]
         for candidate in sorted(candidates):
             files.setdefault(os.path.realpath(candidate), candidate)
     return list(files.values()), [f"{e.filename} cannot be listed: {e.strerror}" for e in errors]

@@ -168,7 +168,6 @@ def test_reports_state_the_total_and_what_is_not_protected(tmp_path, capsys):
         ({"server": ["trusted", "untrusted"]}, {}, "one value of server"),
         ({"server": "untrusted"}, {}, "needs --server trusted"),
         ({"participation": "uniform:1"}, {}, "equal machines"),
-        ({"canaries": 3}, {}, "without --canaries"),
         ({"method": ["dp-gd", "dp-sgd"], "diameter": 1.0, "clip_norm": 1.0}, {}, "has none"),
         ({}, {"select": "train_loss"}, "needs a metric of the test set"),
         ({}, {"select": "rmse"}, "needs a metric of the test set"),

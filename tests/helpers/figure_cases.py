@@ -1,7 +1,6 @@
-"""Thirty folders of results that are awkward to draw: long names, many values, few points, wide ranges."""
+"""Folders of results that are awkward to draw: long names, many values, few points, wide ranges."""
 
 import math
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from helpers.canary_runs import canary_run
 from helpers.summaries import METHODS, comparison_run, comparison_runs, rate_runs, trust_runs
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.results.reader import RunSummary
@@ -135,10 +133,6 @@ FOLDERS = {
     ),
     "a long title": Folder(lambda: over(rho=(1.0, 2.0), server=BOTH), page={"title": TITLE}),
     "linear": Folder(lambda: over(rho=(0.001, 0.01, 1.0, 1.1, 16.0)), page={"linear": True}),
-    "canaries": Folder(lambda: [canary_run(Path(tempfile.mkdtemp()), canaries=40)], ("attack",)),
-    "many canaries": Folder(
-        lambda: [canary_run(Path(tempfile.mkdtemp()), 30.0, 8.123456, 8.25, 99_999, data=LONG)], ("attack",)
-    ),
     "against machines": Folder(
         lambda: over(epsilon=(1.0, 2.0, 4.0), machines=(1, 3, 10, 30, 100), server=BOTH),
         ("tradeoff",),

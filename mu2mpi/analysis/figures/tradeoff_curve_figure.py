@@ -14,7 +14,6 @@ from mu2mpi.privacy.accounting.tradeoff import REPORTED_RATES, TradeoffCurve
 from mu2mpi.results.reader import RunSummary
 
 MIN_RATE = 1e-4  # lower end of both axes
-GUESSING_STYLE = {"color": FOREGROUND, "linestyle": ":", "linewidth": 0.9}
 
 
 @register
@@ -47,7 +46,7 @@ class TradeoffCurveFigure(Figure):
             tprs = [*map(TradeoffCurve(privacy.guarantee, privacy.delta).tpr, fprs.tolist())]
             style = line_style(colour, k, k) | {"label": f"{prefix}μ = {options.labels.value('mu', mu)}"}
             layout.legend += panel.plot(fprs, tprs, markevery=markers, **style)
-        layout.legend += panel.plot(fprs, fprs, label="guessing", **GUESSING_STYLE)
+        layout.legend += panel.plot(fprs, fprs, label="guessing", color=FOREGROUND, ls=":", lw=0.9)
         panel.set(xscale="log", yscale="log", xlim=(MIN_RATE, 1), ylim=(MIN_RATE, 1))
         panel.set(xlabel="false-positive rate", ylabel="true-positive rate, at most")
         return layout

@@ -1,14 +1,13 @@
-"""Audit the privacy of the code by attacks on its messages, or of a RESULT by the run's canaries.
+"""Audit the privacy of the code by attacks on its messages.
 
-Without a RESULT, runs the algorithm many times on nearly worst-case data, in which a random bit chooses each
-canary sample. The adversary knows all other samples, and guesses the bit from everything it sees. An audit
-can refute a claim, not prove it. The exit code is 1 if a claim is refuted, or if an attack is weaker than
-faithful code allows. Under mpirun, the ranks share the runs.
+Runs the algorithm many times on nearly worst-case data, in which a random bit chooses each canary sample. The
+adversary knows all other samples, and guesses the bit from everything it sees. An audit can refute a claim,
+not prove it. The exit code is 1 if a claim is refuted, or if an attack is weaker than faithful code allows.
+Under mpirun, the ranks share the runs.
 """
 
 import sys
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
 
 from mu2mpi.cli.experiment_arguments import add_field, explicit_settings
@@ -18,8 +17,8 @@ from mu2mpi.core.parallel import world
 COMMON_OPTIONS = "method server mechanism loss machines rounds rho epsilon trials seed"
 USAGE_EXAMPLES = """\
   mu2mpi audit --rho 1 --trials 2000
-  mpirun -n 4 mu2mpi audit --method dp-sgd --server trusted
-  mu2mpi audit a.h5"""
+  mu2mpi audit --server aggregated --colluders 1
+  mpirun -n 4 mu2mpi audit --method dp-sgd --server trusted"""
 DEFAULTS: dict[str, Any] = {"delta": 1e-5, "trials": 2000}
 # Settings whose default or values in an audit differ from those of an experiment
 AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
@@ -38,8 +37,6 @@ AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    result_help = "audit this run by its canaries, without other options"
-    parser.add_argument("result", type=Path, nargs="?", metavar="RESULT", help=result_help)
     fields, server_options = options.option_fields(), options.own_option_fields("server")
     shared_names = ("loss", "method", *options.method_option_names(), "mechanism", "server", *server_options)
     for name in dict.fromkeys((*shared_names, *options.PER_MACHINE_OPTIONS, *AUDIT_ARGPARSE_KEYWORDS)):
@@ -50,25 +47,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_command(arguments: Namespace) -> int:
-    from mu2mpi.audit.one_run import audit_run
     from mu2mpi.audit.trials import run_audits
 
-    communicator, settings, problems = world(), explicit_settings(arguments), list[str]()
-    if arguments.result is not None:
-        if given := sorted({*settings.items(), ("trials", arguments.trials)} - DEFAULTS.items()):
-            arguments.parser.error(f"an audit of a RESULT has no other options, got --{given[0][0]}")
-        report, is_refuted = "", False
-        with communicator.collective_errors():
-            if communicator.rank == 0:
-                report, is_refuted = audit_run(arguments.result)
-        if report:
-            print(report, flush=True)
-        problems = ["the claim of privacy is refuted"] * communicator.bcast_object(is_refuted)
-    else:
-        for finding in run_audits(settings, arguments.trials, communicator):
-            problems += finding.failures
-            if communicator.rank == 0:
-                print(f"{finding.to_text()}\n", flush=True)
+    communicator, problems = world(), list[str]()
+    for report in run_audits(explicit_settings(arguments), arguments.trials, communicator):
+        problems += report.failures
+        if communicator.rank == 0:
+            print(f"{report.to_text()}\n", flush=True)
     if problems and communicator.rank == 0:
         print(f"mu2mpi: error: {'; '.join(problems)}", file=sys.stderr)
     return 1 if problems else 0

@@ -22,7 +22,7 @@ class GaussianMechanism(Mechanism):
     """
 
     name = "gaussian"
-    calibrates_to_participation = supports_canaries = True
+    calibrates_to_participation = True
 
     field_ranges = Mechanism.field_ranges | {"affected_sums": (1, math.inf)}
 
