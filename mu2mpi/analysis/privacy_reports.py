@@ -17,8 +17,8 @@ from mu2mpi.core.options import MIN_REAL_OPTION
 from mu2mpi.core.text import bullet_list, rounded_up, text_table, wrap_paragraph
 from mu2mpi.privacy.accounting.group_privacy import PersonSamples, person_guarantee
 from mu2mpi.privacy.accounting.guarantee import GroupGuarantee, Guarantee
-from mu2mpi.privacy.mechanisms.mechanism import Mechanism, approx_equal
-from mu2mpi.privacy.statement import LARGE_EPSILON, PRIVACY_UNIT
+from mu2mpi.privacy.mechanisms.mechanism import approx_equal
+from mu2mpi.privacy.statement import LARGE_EPSILON
 from mu2mpi.results.reader import RunContents, read_result
 from mu2mpi.results.result import Result
 from mu2mpi.results.result_files import join_names, list_result_files, map_files
@@ -54,7 +54,7 @@ def check_privacy_claims(paths: Iterable[Path], group_size: GroupSize | None = N
     guarantees, remarks = [], dict[str, list[object]]()
     for run in checked:
         path, privacy = run.contents.path, run.contents.privacy
-        limit = f"{privacy.adversary} learns at most this about {PRIVACY_UNIT}"
+        limit = f"{privacy.adversary} learns at most this about {privacy.privacy_unit}"
         relation = f"(neighbours = {privacy.neighbours})"
         guarantees.append(f"{privacy.server.capitalize()} server: {limit} {relation}.")
         if (name := run.least_private_machine) is not None:
@@ -109,9 +109,10 @@ def claim_contradictions(result: Result) -> list[str]:
     if found := _account_errors(result):
         return found
     # Computed from the noise, not from the claimed rho. A selection as a whole has no rho.
-    spent: Callable[[int], float] = partial(Mechanism.rho_spent, mechanism)
+    rounds, found, expected = experiment.rounds or 1, [], dict[str, Any]()
+    sums_per_round = max(1, mechanism.rounds // rounds)
+    spent: Callable[[int], float] = lambda t: mechanism.rho_spent(t * sums_per_round)  # noqa: E731
     spent = spent if privacy.selection is None else lambda _: math.nan
-    rounds, found, expected = experiment.rounds, [], dict[str, Any]()
     try:
         if result.accounts is not None:
             constants, batching = result.constants, result.constants.batching
@@ -124,6 +125,7 @@ def claim_contradictions(result: Result) -> list[str]:
         else:
             problem, method, used = result.problem, experiment.chosen_method, mechanism.max_samples_used
             released_sums = method.released_sums(problem, method.batching(problem, rounds))
+            rounds = released_sums.rounds
             if mechanism.supports(released_sums):
                 bound = method.contribution_bound(problem)
                 expected = mechanism.released_fields(released_sums) | {"S": bound}

@@ -1,6 +1,7 @@
 """Runs of the audited algorithm, an adversary's observations of them, and inputs and findings of attacks."""
 
 import importlib
+import math
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -167,6 +168,7 @@ def _whitened_messages(canaries: Canaries, machine: int, sent: FloatArray) -> Fl
     """Return the messages of a machine, or their changes in rounds that it skips, scaled to unit noise."""
     mechanism, active = canaries.mechanism(machine), canaries.participation_rounds[machine] - 1
     messages = sent.reshape(len(sent), -1, mechanism.parameters)
+    messages = messages / math.sqrt(canaries.constants.sums_per_round)
     carried = canaries.constants.estimator.is_cumulative * messages[:, :-1]
     white = np.concatenate([messages[:, :1], messages[:, 1:] - carried], axis=1) / mechanism.sigma
     white[:, active] = _whiten(mechanism, messages[:, active])

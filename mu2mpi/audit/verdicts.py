@@ -147,6 +147,7 @@ def _expected_rho_shares(canaries: Canaries) -> FloatArray:
     """Return the share of the claimed rho that correct runs reach, per canary."""
     constants = canaries.constants
     separation, shares = partial(canaries.case.increment_separation, constants), []
+    n = constants.sums_per_round
     for machine, messages in zip(canaries.machines.tolist(), canaries.message_rounds, strict=True):
         fraction, numbers = canaries.mechanism(machine).rho_fraction, messages
         if not constants.problem.trust_mode.is_central:
@@ -156,7 +157,7 @@ def _expected_rho_shares(canaries: Canaries) -> FloatArray:
             shares.append(separation(messages[0]) * fraction(numbers[0], numbers[-1]))
         else:
             each = zip(messages, numbers, strict=True)
-            shares.append(math.hypot(*(separation(t) * fraction(k, k) for t, k in each)))
+            shares.append(math.hypot(*(separation(t) * fraction(n * k - n + 1, n * k) for t, k in each)))
     return np.array(shares)
 
 

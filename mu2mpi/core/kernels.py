@@ -23,7 +23,8 @@ from typing import Any
 import llvmlite.binding
 import numba
 import numpy as np
-from numba.core import caching, entrypoints
+from numba import typeof
+from numba.core import caching, cgutils, entrypoints
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 from numba.extending import intrinsic
@@ -249,3 +250,30 @@ def aligned_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[An
     buffer = np.zeros(math.prod(shape) + _CACHE_LINE_BYTES // 8 - 1, dtype)
     skip = -buffer.ctypes.data % _CACHE_LINE_BYTES // 8
     return buffer[skip : skip + math.prod(shape)].reshape(shape)
+
+
+@intrinsic
+def call_kernel(
+    typing_context: Any, address: Any, result: Any, arguments: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """Call the compiled kernel at an address with a tuple of arguments; it returns the type of `result`."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        call_types, convention = (result, arguments.types), context.call_conv
+        function = builder.inttoptr(values[0], convention.get_function_type(*call_types).as_pointer())
+        unpacked = cgutils.unpack_tuple(builder, values[2])
+        status, returned = convention.call_function(builder, function, *call_types, unpacked)
+        with cgutils.if_unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return returned
+
+    return result(address, result, arguments), generate
+
+
+def kernel_address(compiled: Any, returned: Any, *arguments: Any) -> int:
+    """Return the address of a kernel for such arguments, compiled or loaded if necessary."""
+    compiled.compile(argument_types := tuple(map(typeof, arguments)))
+    result = compiled.overloads[argument_types]
+    if result.signature.return_type != typeof(returned):  # as of a kernel of a user's estimator
+        raise TypeError(f"{compiled.__name__} returns {result.signature.return_type}, not {typeof(returned)}")
+    return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))

@@ -33,7 +33,7 @@ def run_cost_ns(constants: RunConstants) -> float:
     if not (problem.trust_mode.is_central or problem.uses_aggregate_noise):
         # An absent machine's last noise is drawn a second time, to remove it from a cumulative message.
         repeats = 2 if problem.per_machine_plan is not None and constants.estimator.is_cumulative else 1
-        noise_vectors = constants.sum_over_machines(rounds, float) * repeats
+        noise_vectors = constants.sum_over_machines(rounds, float) * repeats * constants.sums_per_round
     gradients = constants.sum_over_machines(rounds, constants.batching.processed_samples_until)
     ns_per_sample = NS_PER_NORMAL + NS_PER_BUFFER_COORDINATE * (correlation.buffers if correlation else 0)
     noise = ns_per_sample * noise_vectors if constants.mechanism.is_noisy else 0.0

@@ -98,7 +98,8 @@ def _is_in_ball(array: FloatArray, shape: tuple[int, int], radius: float) -> boo
 def _spent_privacy_text(checkpoint: Checkpoint) -> str:
     privacy, done = checkpoint.privacy, checkpoint.rounds_done
     # A machine with fewer rounds than `done` has at most spent its whole budget.
-    spent = privacy.mechanism.guarantee(min(done, privacy.mechanism.rounds))
+    sums = done * max(1, privacy.mechanism.rounds // (checkpoint.experiment.rounds or 1))
+    spent = privacy.mechanism.guarantee(min(sums, privacy.mechanism.rounds))
     texts = []
     for guarantee in (spent, privacy.guarantee):
         rho = "" if guarantee.rho is None else f"rho = {guarantee.rho:.4g}, "

@@ -10,8 +10,10 @@ import numpy as np
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.federation.iterates import Iterates
+from mu2mpi.federation.machine import HostedSamples
 from mu2mpi.federation.round_loop import run_rounds
 from mu2mpi.federation.run_constants import RunConstants
+from mu2mpi.federation.servers.server import create_machines_and_server
 from mu2mpi.losses.loss import Loss
 from mu2mpi.losses.model.linear import sum_losses
 from mu2mpi.privacy.noise.masks import add_rank_masks
@@ -43,6 +45,14 @@ def kernel_compilers(
     data, noise, no_rounds = (features, labels, scales, 1.0), (key, 0, 0, 1), np.empty((0, 3))
     sums, no_bounds = (message, q, noised, q), np.empty((0, 2), np.int64)
     loop = 1, (0, 0, 0), True, *sums, x, x, x, data, (1.0, 1.0, 1), noise, 1.0, no_bounds, no_rounds
+
+    def local_steps() -> None:
+        no_batches = HostedSamples(features, labels, scales, np.zeros((1, 1), np.int64))
+        machines, _ = create_machines_and_server(
+            small_constants, range(1), lambda t: no_batches, Communicator(), key
+        )
+        machines.accumulate_increments(1, x, x)
+
     calls: list[Callable[[], object]] = [
         lambda: mechanism.noise_source(key, (MACHINE_STREAM, 0, 1), 1.0, noised.size)(noised, message, 1),
         lambda: add_samples(q, x, x, *data, 0, 1, 1, 1.0, 1.0, 1),
@@ -52,6 +62,7 @@ def kernel_compilers(
         lambda: Iterates(small_constants).step(1, np.zeros(small_constants.message_shape, np.int64)),
         *([lambda: add_rank_masks(noised, key, bytes(16), 0, 2)] if has_masks else []),
         *([partial(run_rounds, *loop)] if constants.has_plain_step else []),
+        *([local_steps] if constants.estimator.local_steps else []),
     ]
     return [partial(_warm_up, call, loss_function) for call in calls]
 

@@ -178,6 +178,67 @@ class CyclicBatches(Batching):
         return BatchIndices(indices.ravel() % self.samples_per_machine, np.full_like(rounds, K))
 
 
+@dataclass(frozen=True)
+class LocalBatches(CyclicBatches):
+    """Batches of the local steps of a round, in cyclic passes; those on all samples are read once.
+
+    `max_batch_size` counts the samples that are read in a round: n, or those of all local steps.
+    """
+
+    local_steps: int = field(kw_only=True)
+    local_batch: int = field(kw_only=True)  # K, samples of one local step
+
+    @property
+    def samples_per_round(self) -> int:
+        """Number of samples, with repeated ones, in the local steps of a round."""
+        return self.local_steps * self.local_batch
+
+    @property
+    def is_full_batch(self) -> bool:
+        return self.max_batch_size == self.samples_per_machine
+
+    def batch_size(self, t: int) -> float:
+        """Return the batch size of a local step, by which a machine divides its gradients."""
+        return self.local_batch
+
+    def processed_samples_until(self, t: int) -> int:
+        return self.samples_per_round * t
+
+    def max_uses_per_sample(self, t: int) -> int:
+        return -(-self.samples_per_round * t // self.samples_per_machine)
+
+
+@dataclass(frozen=True)
+class SampledMachines(LocalBatches):
+    """Poisson subsampling of machines: each takes its local steps in a round with the same probability."""
+
+    probability: float = field(kw_only=True)
+    subsampling = "poisson-machines"
+    description_template = "each machine with probability {probability:.3g}"
+    is_full_batch = False
+
+    def batch_size(self, t: int) -> float:
+        """Return the expected share of a machine's message, which stands for all its samples."""
+        return self.probability
+
+    def processed_samples_until(self, t: int) -> float:  # type: ignore[override]
+        return self.probability * self.samples_per_round * t
+
+    def max_uses_per_sample(self, t: int) -> int:
+        return t
+
+    def batches(self, key: bytes, machines: IntArray, rounds: IntArray) -> BatchIndices:
+        """Return batches, which are empty unless a machine's random 64-bit word is less than 2^64 q."""
+        from mu2mpi.federation.subsampling import sample_poisson_batches
+
+        sizes = np.ones_like(rounds)
+        if (threshold := math.floor(math.ldexp(self.probability, 64))) >> 64 == 0:
+            _, sizes = sample_poisson_batches(key, machines, rounds, 1, threshold)
+        present = sizes > 0
+        sizes[present] = self.max_batch_size
+        return BatchIndices(super().batches(key, machines[present], rounds[present]).indices, sizes)
+
+
 class ReplacementBatches(Batching):
     """Batches of K = `max_batch_size` samples, drawn uniformly with replacement from n samples."""
 

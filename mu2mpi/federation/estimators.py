@@ -38,10 +38,11 @@ class Estimator:
     name: str
     gradients_per_sample: int
     is_cumulative: bool  # whether messages are cumulative: a sample is in all messages from its round on
+    local_steps: int = 0  # number of local steps of a machine in a round, whose gradients add up; 0 for none
 
     def gradient_weight(self, t: int) -> int:
-        """Return k_t, the factor of the gradient in a message: t for summed increments, 1 for gradients."""
-        return t if self.is_cumulative else 1
+        """Return k_t: t for summed increments, the number of local steps, or 1 for gradients."""
+        return t if self.is_cumulative else max(1, self.local_steps)
 
     def contribution_bound(self, G: float, L: float, D: float, query_point: QueryPoint) -> float:
         """Return the bound on the norm of a sample's contribution to a message; infinite if there is none.

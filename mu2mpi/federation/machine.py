@@ -80,6 +80,8 @@ class Machines:
         # as a view of shape (rows, F); and buffers for the noised sum.
         self.flat_message_sum, self.message_sum = padded_zeros(constants.message_shape)
         self.flat_noised, self.noised = padded_zeros(self.message_sum.shape)
+        # Last messages of single machines, if they change the next ones; shape (machines, rows, F)
+        self.last_messages = np.empty((0, *self.message_sum.shape), np.int64)
         # Of increments before clipping: the largest squared norm, and the number of those that are clipped
         self.largest_squared_norm, self.clipped_count = 0.0, 0
         self.noise_source: NoiseSource | None = None

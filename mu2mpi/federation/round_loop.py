@@ -8,11 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import typeof, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import types
 
-from mu2mpi.core.kernels import inline, kernel
+from mu2mpi.core.kernels import call_kernel, inline, kernel, kernel_address
 from mu2mpi.federation.iterates import take_step
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.servers.server import Server
@@ -27,22 +25,6 @@ _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32
 def _nanoseconds(timespec):  # type: ignore[no-untyped-def]
     _clock_gettime(_CLOCK, timespec.ctypes.data)
     return timespec[0] * 1_000_000_000 + timespec[1]
-
-
-@intrinsic
-def _call(typing_context: Any, address: Any, result: Any, arguments: Any) -> tuple[Any, Callable[..., Any]]:
-    """Call the compiled kernel at an address with a tuple of arguments; it returns the type of `result`."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        call_types, convention = (result, arguments.types), context.call_conv
-        function = builder.inttoptr(values[0], convention.get_function_type(*call_types).as_pointer())
-        unpacked = cgutils.unpack_tuple(builder, values[2])
-        status, returned = convention.call_function(builder, function, *call_types, unpacked)
-        with cgutils.if_unlikely(builder, status.is_error):
-            convention.return_status_propagate(builder, status)
-        return returned
-
-    return result(address, result, arguments), generate
 
 
 @kernel
@@ -61,26 +43,17 @@ def run_rounds(  # type: ignore[no-untyped-def]
         if not is_cumulative:
             flat_message_sum[:] = 0
         increments = message_sum, x, x_next, *samples, bounds[k, 0], bounds[k, 1], t + k, *clipping
-        squared, clipped = _call(addresses[0], (largest, clipped_count), increments)
+        squared, clipped = call_kernel(addresses[0], (largest, clipped_count), increments)
         largest = max(largest, squared)
         clipped_count += clipped
         increments_end = _nanoseconds(timespec)
-        _call(addresses[1], None, (flat_noised, flat_message_sum, *noise, t + k, parameters[k, 0]))
+        call_kernel(addresses[1], None, (flat_noised, flat_message_sum, *noise, t + k, parameters[k, 0]))
         noise_end = _nanoseconds(timespec)
-        _call(addresses[2], None, (w, w, x, x_next, noised, parameters[k, 1], radius, parameters[k, 2]))
+        call_kernel(addresses[2], None, (w, w, x, x_next, noised, parameters[k, 1], radius, parameters[k, 2]))
         noise_time += noise_end - increments_end
         step_time += _nanoseconds(timespec) - noise_end
         x, x_next = x_next, x
     return largest, clipped_count, noise_time, step_time
-
-
-def _address(compiled: Any, returned: Any, *arguments: Any) -> int:
-    """Return the address of a kernel for such arguments, compiled or loaded if necessary."""
-    compiled.compile(argument_types := tuple(map(typeof, arguments)))
-    result = compiled.overloads[argument_types]
-    if result.signature.return_type != typeof(returned):  # as of a kernel of a user's estimator
-        raise TypeError(f"{compiled.__name__} returns {result.signature.return_type}, not {typeof(returned)}")
-    return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 
 
 def make_round_loop(server: Server, machines: Machines) -> Callable[[range, Timer], None] | None:
@@ -98,9 +71,9 @@ def make_round_loop(server: Server, machines: Machines) -> Callable[[range, Time
     data = samples.features, samples.labels, samples.feature_scales, samples.bias
     w, x, noise = iterates.w, iterates.x, (source.key, *source.streams)
     addresses = (
-        _address(machines.increment_kernel, (0.0, 0), sums[1], x, x, *data, 0, 0, 1, *clipping),
-        _address(add_noise, None, noisy.flat_noised, sums[0], *noise, 1, 1.0),
-        _address(take_step, None, w, w, x, x, noisy.noised, 1.0, 1.0, 1.0),
+        kernel_address(machines.increment_kernel, (0.0, 0), sums[1], x, x, *data, 0, 0, 1, *clipping),
+        kernel_address(add_noise, None, noisy.flat_noised, sums[0], *noise, 1, 1.0),
+        kernel_address(take_step, None, w, w, x, x, noisy.noised, 1.0, 1.0, 1.0),
     )
 
     def run(rounds: range, timer: Timer) -> None:

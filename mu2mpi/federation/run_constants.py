@@ -56,6 +56,11 @@ class RunConstants:
         mechanisms = (self.mechanism,) if plan is None else plan.mechanisms
         return min(mechanism.dither_threshold for mechanism in mechanisms)
 
+    @property
+    def sums_per_round(self) -> int:
+        """Number of noised sums in a round: 1, or the number of local steps if each has noise."""
+        return max(1, self.mechanism.rounds // self.rounds)
+
     def sum_over_machines(self, t: int, term: Callable[[int], float]) -> float:
         """Return the sum over machines of `term(k)`, for k participations in the first t rounds."""
         plan = self.problem.per_machine_plan
@@ -63,7 +68,7 @@ class RunConstants:
 
     def rho_spent(self, t: int) -> float:
         """Return the rho spent in rounds 1 .. t, the largest over samples; NaN if not accounted by rho."""
-        return (self.problem.per_machine_plan or self.mechanism).rho_spent(t)
+        return (self.problem.per_machine_plan or self.mechanism).rho_spent(t * self.sums_per_round)
 
     def target_epsilons(self, epsilon: float) -> Iterable[tuple[Mechanism, float]]:
         """Return each mechanism with its target epsilon: `epsilon`, or the least budget of its machines."""

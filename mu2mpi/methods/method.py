@@ -220,7 +220,7 @@ class Method(ABC):
         from mu2mpi.privacy.noise.noise_stream import check_stream_limits
 
         released_sums = self.released_sums(problem, batching)
-        check_stream_limits(released_sums.parameters, problem.machines, batching.rounds)
+        check_stream_limits(released_sums.parameters, problem.machines, released_sums.rounds)
         mechanism_class: type[Mechanism] = lookup("mechanisms", problem.mechanism)
         if not mechanism_class.supports(released_sums):
             implied = f"Use another --method, or another --server than {problem.server}, which implies it."

@@ -14,13 +14,18 @@ from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.accounting.selection import Selection
 from mu2mpi.privacy.accounting.tradeoff import TRADEOFF_CLAIMS, TradeoffCurve
-from mu2mpi.privacy.mechanisms.mechanism import INVALID_GUARANTEE_MESSAGE, Concern, Mechanism, approx_equal
+from mu2mpi.privacy.mechanisms.mechanism import (
+    INVALID_GUARANTEE_MESSAGE,
+    PRIVACY_UNITS,
+    Concern,
+    Mechanism,
+    approx_equal,
+)
 from mu2mpi.privacy.noise.sampler_error import is_sampler_negligible
 from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
-PRIVACY_UNIT = "one sample of one machine"  # what is replaced or zeroed out
 # Accepted values of text fields, except `server`
-_ALLOWED_FIELD_TEXTS = {"noise": ["protocol", "aggregate", "unmasked"], "privacy_unit": [PRIVACY_UNIT]}
+_ALLOWED_FIELD_TEXTS = {"noise": ["protocol", "aggregate", "unmasked"]}
 # Concerns about runs whose messages differ from those of the protocol, by value of `noise`
 _SIMULATION_SIMPLIFICATIONS = {
     "aggregate": ("noise = aggregate", "The noise of all machines is drawn as one"),
@@ -49,7 +54,6 @@ class PrivacyStatement:
     # all machines drawn as one) or "unmasked" (no secure aggregation)
     noise: str = "protocol"
     noise_recomputable: bool = False  # whether the noise key follows from the recorded seed
-    privacy_unit: str = PRIVACY_UNIT
     selection: Selection | None = None  # how the run was chosen, if it is the best of several
     comparisons: Mapping[str, float] = field(default_factory=dict)  # `COMPARISONS`; empty in earlier files
 
@@ -95,6 +99,11 @@ class PrivacyStatement:
         return self.mechanism.adversary(self.server, f"up to {count:,}" if count else "no")
 
     @property
+    def privacy_unit(self) -> str:
+        """What is replaced or zeroed out in neighbouring data sets."""
+        return PRIVACY_UNITS[self.mechanism.unit]
+
+    @property
     def colluders(self) -> int | None:
         """Number of machines that may collude with the adversary; None in trust modes without colluders."""
         has_colluders = "{c}" in self.mechanism.adversary(self.server, "{c}")
@@ -123,10 +132,11 @@ class PrivacyStatement:
         stated = () if attributes.keys().isdisjoint(COMPARISONS) else COMPARISONS
         if not stated:  # Files without the relation are from before there was another one.
             attributes = {"neighbours": "replace", **attributes}
-        name, protected = (_read_attribute(key, str, attributes) for key in ("mechanism", "protects"))
+        names = "mechanism", "protects", "privacy_unit"
+        name, *protected = (_read_attribute(key, str, attributes) for key in names)
         mechanism_type: type[Mechanism] = lookup("mechanisms", name)
-        if protected != mechanism_type.protected_outputs:
-            raise InputError(f"the mechanism {name!r} does not protect {protected!r}")
+        if protected != [mechanism_type.protected_outputs, PRIVACY_UNITS[mechanism_type.unit]]:
+            raise InputError(f"the mechanism {name!r} does not protect {' of '.join(protected)!r}")
         mechanism = mechanism_type(**_read_dataclass_fields(mechanism_type, attributes))
         has_selection = "select" in attributes
         selection = Selection(**_read_dataclass_fields(Selection, attributes)) if has_selection else None
@@ -228,8 +238,8 @@ class PrivacyStatement:
             protocol = "this is the guarantee of the protocol that is simulated"
             text = f"{fact} ({brief}): {protocol}, and not of the messages that are sent."
             concerns.append(Concern(brief, text))
-        samples = int(accounts.samples.sum()) if accounts else mechanism.machines * mechanism.samples
-        return concerns + budget_concerns(self.epsilon_exact, self.delta, samples)
+        units = int(accounts.samples.sum()) if accounts else mechanism.units
+        return concerns + budget_concerns(self.epsilon_exact, self.delta, units, mechanism.unit)
 
 
 def _read_dataclass_fields(dataclass_type: type, attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,20 +261,20 @@ def _format_decimal(value: float | None) -> str:
     return "none" if value is None else f"{value:.10g}"
 
 
-def budget_concerns(epsilon: float, delta: float, samples: int | None) -> list[Concern]:
-    """Concerns about a too large epsilon or delta; `samples` is their total number, or None."""
+def budget_concerns(epsilon: float, delta: float, units: int | None, unit: str = "sample") -> list[Concern]:
+    """Concerns about a too large epsilon or delta; `units` is the number of privacy units, or None."""
     concerns = []
-    if samples is not None and delta * samples >= 1:
+    if units is not None and delta * units >= 1:
         full = (
-            f"delta = {delta:g} is not below 1/n for n = {samples:,} samples: to publish one of them, "
+            f"delta = {delta:g} is not below 1/n for n = {units:,} {unit}s: to publish one of them, "
             "chosen at random, has no larger a delta."
         )
-        concerns.append(Concern(f"delta is not below 1/n = {1 / samples:.2g}", full))
+        concerns.append(Concern(f"delta is not below 1/n = {1 / units:.2g}", full))
     if epsilon > LARGE_EPSILON:
         brief = f"epsilon is beyond {LARGE_EPSILON:g}"
         full = (
             f"{brief}, which protects little: what is seen may be more than e^{LARGE_EPSILON:g} = "
-            f"{math.exp(LARGE_EPSILON):,.0f} times as likely with one sample as with another."
+            f"{math.exp(LARGE_EPSILON):,.0f} times as likely with one {unit} as with another."
         )
         concerns.append(Concern(brief, full))
     return concerns

@@ -21,6 +21,7 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.federation.batching import Batching
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.accounting.pld import MIN_NOISE_MULTIPLIER
+from mu2mpi.privacy.mechanisms._subsampled import SubsampledMechanism
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 from mu2mpi.privacy.noise.noise_stream import derive_key
@@ -74,14 +75,14 @@ def _subsampled_epsilon(
     batching: Batching, noise_multiplier: float, rounds: int, delta: float, neighbours: str
 ) -> float:
     """Return epsilon at delta with amplification by subsampling; 0 if no accountant is available."""
-    mechanisms = {"poisson": PoissonMechanism, "replacement": ReplacementExactMechanism}
+    is_replacement = batching.subsampling == "replacement"
+    mechanism: type[SubsampledMechanism] = ReplacementExactMechanism if is_replacement else PoissonMechanism
     try:
-        mechanism = mechanisms[batching.subsampling]
         sizes = batching.samples_per_machine, batching.batch_size(1), rounds
         multiplier = max(noise_multiplier, MIN_NOISE_MULTIPLIER)
         losses = mechanism.compose_pld(neighbours, multiplier, *sizes)
         epsilon = float(losses.get_epsilon_for_delta(delta))  # independent of the mechanism's own claim
-    except (KeyError, InputError):
+    except InputError:
         return 0.0
     return epsilon if math.isfinite(epsilon) else 0.0
 

@@ -10,7 +10,7 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.plan import RunKeys
-from mu2mpi.federation.batching import PoissonBatches
+from mu2mpi.federation.batching import PoissonBatches, SampledMachines
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.noise_stream import derive_key
 
@@ -34,7 +34,7 @@ def run_attack(context: AttackContext) -> Finding:
     runs, machine_rounds, samples = counts.shape
     # Each of the trials selects a given sample with probability p.
     trials, p = round(batching.batch_size(1)), 1 / samples
-    if isinstance(batching, PoissonBatches):
+    if isinstance(batching, PoissonBatches | SampledMachines):
         trials, p = 1, batching.probability
     # Two-sided tests of each sample of each machine-round, of all, and of each pair of machine-rounds.
     tests = 2 * (machine_rounds * samples + 1 + math.comb(machine_rounds, 2))

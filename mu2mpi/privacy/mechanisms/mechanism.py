@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mu2mpi.privacy.noise.noise_stream import Key, StreamRange
 MIN_POSITIVE = math.ulp(0.0)  # smallest positive float
 MAX_FLOAT = sys.float_info.max  # largest finite float
+PRIVACY_UNITS = {"sample": "one sample of one machine", "machine": "one machine with all its samples"}
 INVALID_GUARANTEE_MESSAGE = "A guarantee must be a number >= 0. Fix the mechanism's code."
 
 
@@ -40,6 +41,7 @@ class Mechanism(ABC):
     component_kind: ClassVar[str] = "mechanisms"
     name: ClassVar[str]  # value of --mechanism
     options: ClassVar[type[Options]] = Options
+    unit: ClassVar[str] = "sample"  # what is replaced or zeroed out: a key of `PRIVACY_UNITS`
     protected_outputs: ClassVar[str] = "all releases"  # or "last iterate": what the guarantee is about
     budget_parameter: ClassVar[str] = "rho"  # or "epsilon": the number of a `Budget` that noise is scaled to
     reveals_messages: ClassVar[bool] = True  # whether the guarantee covers messages, not the output alone
@@ -217,13 +219,19 @@ class Mechanism(ABC):
         return self.machines * self.samples
 
     @property
+    def units(self) -> int:
+        """Number of privacy units, samples or machines, in the federation."""
+        return self.machines * (self.samples if self.unit == "sample" else 1)
+
+    @property
     def communication_note(self) -> str:
         """Sentences on what the protocol sends beyond the noised sums; empty by default."""
         return ""
 
     def file_attributes(self) -> dict[str, Any]:
         """HDF5 attributes of the mechanism: its name, what it protects, and its fields."""
-        return {"mechanism": self.name, "protects": self.protected_outputs, **asdict(self)}
+        protected = {"protects": self.protected_outputs, "privacy_unit": PRIVACY_UNITS[self.unit]}
+        return {"mechanism": self.name, **protected, **asdict(self)}
 
     def range_errors(self) -> list[str]:
         """Error messages on fields out of the range for which a guarantee can be computed."""
