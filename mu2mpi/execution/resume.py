@@ -70,7 +70,7 @@ def check_data_unchanged(checkpoint: Checkpoint, source: DataSource, output_path
 def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Path) -> None:
     """Raise InputError unless the shapes and values of a checkpoint's arrays are possible for the run."""
     constants, problem = plan.constants, plan.constants.problem
-    q, shape = checkpoint.q, (problem.model_rows, problem.features)
+    q, messages, shape = checkpoint.q, checkpoint.last_messages, (problem.model_rows, problem.features)
     arrays = Iterates(constants).state_arrays()
     rounds = plan_evaluations(plan).rounds
     radius = problem.radius if plan.experiment.chosen_method.keeps_iterates_in_ball else math.inf
@@ -80,6 +80,8 @@ def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Pat
         and all(_is_in_ball(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
         "q": (q.dtype, q.shape) == (np.int64, constants.message_shape)
         and -MAX_GRID_SUM < q.min() <= q.max() < MAX_GRID_SUM,
+        "last_messages": messages.dtype == np.int64
+        and messages.shape == (problem.machines * ("control" in constants.state_names), *q.shape),
         "history": np.array_equal(checkpoint.history.round, rounds[rounds <= checkpoint.rounds_done]),
     }
     if invalid := [name for name, valid in is_valid.items() if not valid]:

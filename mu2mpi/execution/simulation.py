@@ -294,7 +294,8 @@ class Simulation:
         grid_sum = reduce_masked(self.machines.message_sum, communicator, self._sum_mask_key)
         statistics = gather_increment_stats(self.machines, communicator, self._sum_mask_key)
         numeric_platforms = environment.numeric_platforms(communicator)
-        if grid_sum is None:
+        last_messages = communicator.gather(self.machines.last_messages)
+        if grid_sum is None or last_messages is None:
             return None
         return Checkpoint(
             experiment=self.experiment,
@@ -302,6 +303,7 @@ class Simulation:
             root_key=self.run_keys.root if self.experiment.seed is None else None,
             iterates=iterates.state_arrays(),
             q=grid_sum,
+            last_messages=np.concatenate(last_messages),
             history=History.from_rows(self._history_rows),
             elapsed_seconds=elapsed_seconds,
             largest_squared_norm=statistics.largest_squared_norm,
@@ -329,5 +331,9 @@ class Simulation:
             is_central = self.constants.problem.trust_mode.is_central
             for array in (iterates.public_arrays() if is_central else iterates.state_arrays()).values():
                 self.communicator.bcast(array)
+            last_messages = self.communicator.bcast_object(checkpoint.last_messages if checkpoint else None)
+            if len(last_messages):
+                hosted = slice(machines.first_machine, machines.first_machine + machines.count)
+                machines.last_messages[...] = last_messages[hosted]
             # The sum that rank 0 holds becomes a sum of masked shares, one per rank.
             add_masks(machines.flat_message_sum, self.communicator, self._sum_mask_key)

@@ -35,7 +35,7 @@ def _local_step(y, total, noised, control, last_messages, i, steps, step_factor)
 
 @inline
 def _add_clipped_mean(message_sum, total, batch_size, max_norm):  # type: ignore[no-untyped-def]
-    """Add total / batch_size, clipped and rounded, to a sum; return its squared norm and the clipping factor."""
+    """Add total / batch_size, clipped and rounded, to a sum; return its squared norm and that factor."""
     squared = 0.0
     for k in range(total.shape[0]):
         for j in range(total.shape[1]):

@@ -25,6 +25,7 @@ from mu2mpi.results.reader import stored_history
 from mu2mpi.results.records import CHECKPOINT_ADVICE, Checkpoint, History, previous_checkpoint_path
 
 CHECKPOINT_SCHEMA = "mu2mpi-checkpoint-11"
+ROOT_DATASETS = ("q", "last_messages")  # datasets at the root of the file, named as fields of `Checkpoint`
 # Attributes named as fields of `Checkpoint`, with their types
 SCALAR_ATTRIBUTES: dict[str, Any] = {f.name: f.type for f in fields(Checkpoint) if f.type in (int, float)}
 
@@ -60,7 +61,8 @@ def _write_checkpoint_data(file: h5py.File, checkpoint: Checkpoint) -> None:
     }
     write_attributes(file, attributes | key | imports)
     create_group(file, "privacy", checkpoint.privacy.file_attributes())
-    arrays = {"q": checkpoint.q} | {f"iterates/{name}": x for name, x in checkpoint.iterates.items()}
+    arrays = {name: getattr(checkpoint, name) for name in ROOT_DATASETS}
+    arrays |= {f"iterates/{name}": array for name, array in checkpoint.iterates.items()}
     arrays |= {f"history/{name}": getattr(checkpoint.history, name) for name in History.column_names()}
     for name, array in arrays.items():
         write_array(file, name, array)
@@ -108,11 +110,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
                 )
         key = attributes.get("key")
         fields_by_name: dict[str, Any] = {name: attributes[name].item() for name in SCALAR_ATTRIBUTES}
+        fields_by_name |= {name: file[name][()] for name in ROOT_DATASETS}
         checkpoint = Checkpoint(
             experiment=stored_experiment(file, path),
             root_key=None if key is None else bytes.fromhex(key),
             iterates={name: array[()] for name, array in file["iterates"].items()},
-            q=file["q"][()],
             privacy=stored_privacy(file, path),
             history=stored_history(file),
             numeric_platforms=tuple(attributes["numeric_platforms"].splitlines()),

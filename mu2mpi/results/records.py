@@ -133,6 +133,9 @@ class Checkpoint:
     root_key: bytes | None  # 32-byte key of all random numbers; None for a run with a seed
     iterates: dict[str, FloatArray]  # server state by name, such as w and x; each of shape (rows, features)
     q: IntArray  # sum of q_{t,i} over machines without noise, in grid units; shape (rows, features)
+    last_messages: (
+        IntArray  # of single machines, if they change the next ones; shape (machines, rows, features)
+    )
     history: History
     elapsed_seconds: float
     largest_squared_norm: float  # maximum of ||s_{t,i}||^2 before clipping
