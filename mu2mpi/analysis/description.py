@@ -117,8 +117,8 @@ def describe_privacy(privacy: PrivacyStatement, accounts: PerMachineAccounts | N
         )
     noise_sum = f"the sum of the noise of {mechanism.noise_shares:,} of {mechanism.machines:,} machines"
     paragraphs = [
-        f"{privacy.adversary} learns at most this about any one sample of one machine (neighbours "
-        f"= {privacy.neighbours}): {claim}",
+        f"{privacy.adversary} learns at most this about any {privacy.privacy_unit} (neighbours = "
+        f"{privacy.neighbours}): {claim}",
         relation_comparison(privacy),
         describe_tradeoff(privacy.comparisons),
         f"Increments were clipped to norm {mechanism.clip_norm:.6g} (bound S = {privacy.S:.6g}); each "
@@ -154,7 +154,7 @@ def describe_tradeoff(claims: Mapping[str, float]) -> str:
     rates = ", ".join(f"{percentages[name]} at {100 * fpr:g}%" for name, fpr in REPORTED_RATES.items())
     return (
         f"mu = {rounded_up(claims['mu'])}. The largest true-positive rates of a membership test, by its "
-        f"false-positive rate, are {rates}. If half of the samples tested are members, it is right in at "
+        f"false-positive rate, are {rates}. If half of those tested are members, it is right in at "
         f"most {percentages['attack_accuracy']} of all cases."
     )
 

@@ -73,13 +73,12 @@ class FedAvg(DpGd):
 
     def check_experiment(self, experiment: Any, options: Any) -> None:
         """Raise ValueError unless every machine adds Gaussian noise of its own in each local step."""
-        if experiment.trust_mode.protects_sum_only or experiment.noise == "aggregate":
+        is_shared = experiment.trust_mode.protects_sum_only or experiment.noise == "aggregate"
+        if is_shared or experiment.chosen_mechanism != self.mechanism:
             raise ValueError(
-                f"--method {self.name} adds noise in each local step of a machine. Use --server untrusted "
-                "without --noise aggregate, or --method fedavg --unit machine."
+                f"--method {self.name} adds Gaussian noise in each local step of a machine. Use --server "
+                "untrusted without --noise and --mechanism, or --method fedavg --unit machine."
             )
-        if experiment.chosen_mechanism != self.mechanism:
-            raise ValueError(f"--method {self.name} needs --mechanism {self.mechanism}. Leave it out.")
         if getattr(options, "participants", None) is not None:
             raise ValueError(
                 "--participants needs --unit machine; with --unit sample, all machines take part."
@@ -169,14 +168,13 @@ class _FedAvgOfMachines(FedAvg):
     mechanism = "poisson-machines"
 
     def check_experiment(self, experiment: Any, options: Any) -> None:
-        """Raise ValueError if single messages need noise, which hides nothing that a machine holds."""
-        if not experiment.trust_mode.protects_sum_only:
+        """Raise ValueError unless noise protects the sum of messages, and is that of sampled machines."""
+        if not experiment.trust_mode.protects_sum_only or experiment.chosen_mechanism != self.mechanism:
             raise ValueError(
-                f"--unit machine hides machines in a sum, but --server {experiment.server} reveals each "
-                "message. Use --server trusted or aggregated."
+                "--unit machine hides machines in sums, got --server "
+                f"{experiment.server} with {experiment.chosen_mechanism} noise. Use --server trusted or "
+                "aggregated without --mechanism."
             )
-        if experiment.chosen_mechanism != self.mechanism:
-            raise ValueError(f"--unit machine needs --mechanism {self.mechanism}. Leave it out.")
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
         """Return the audit's samples per machine, one, and a sampling probability of 1/3."""
