@@ -237,33 +237,6 @@ def test_losses_without_a_unit_in_common_are_not_mixed():
     )
 
 
-def test_coefficients_are_the_rows_of_x(runs, tmp_path):
-    best = min(runs, key=lambda run: run.test_loss)
-    figure = draw_figure("coefficients", runs)
-    title = figure.get_suptitle().replace("\n", " ")
-    assert "μ²-SGD" in title
-    assert title.endswith("— the run of smallest loss")
-    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    drawn = [int(name.split()[-1]) for name in names[:-1]]
-    widths = np.array([bar.get_width() for bar in figure.axes[0].patches]).reshape(10, -1)
-    np.testing.assert_allclose(widths[:, :-1], read_result(best.path).x[:, drawn])
-    people = ["age,height,weight,label", *(f"0.{k},0.5,0.{k % 7},{k % 3}" for k in range(60))]
-    (tmp_path / "people.csv").write_text("\n".join(people))
-    settings = {"data": str(tmp_path / "people.csv"), "machines": 2, "epsilon": 2.0, "seed": 1}
-    mu2mpi.run(Experiment(**settings), output=tmp_path / "a.h5")
-    table = mu2mpi.load(tmp_path)
-    figure = draw_figure("coefficients", table.summaries, options=FigureOptions("column"))
-    (panel,) = figure.axes
-    assert "people.csv, softmax, μ²-SGD, untrusted server, M = 2" in figure.get_suptitle().replace("\n", " ")
-    assert "smallest loss" not in figure.get_suptitle()
-    assert max(map(len, figure.get_suptitle().splitlines())) < 55
-    names = [text.get_text() for text in panel.get_yticklabels()]
-    assert names == ["age", "height", "weight", "(intercept)"]
-    widths = np.array([bar.get_width() for bar in panel.patches]).reshape(3, 4)
-    np.testing.assert_allclose(widths, table[0].x)
-    assert get_figure("coefficients").is_in_report(table.summaries)
-
-
 def test_scaling_has_medians_and_efficiencies_of_strong_and_weak_series():
     repeats = [
         on_ranks(p, 8, elapsed=(1.0 + luck) / p + 0.02 * p) for luck in (0.3, 0, -0.1) for p in (1, 2, 4, 8)
@@ -384,7 +357,7 @@ def test_runs_are_chosen_by_their_settings(runs):
 
 
 @pytest.mark.parametrize(
-    ("kind", "x_axis"), [("pie", None), ("tradeoff", "machnes"), ("coefficients", "machines")]
+    ("kind", "x_axis"), [("pie", None), ("tradeoff", "machnes"), ("scaling", "machines")]
 )
 def test_no_such_figure_or_axis(runs, kind, x_axis):
     with pytest.raises(InputError, match=x_axis or kind):
@@ -392,7 +365,7 @@ def test_no_such_figure_or_axis(runs, kind, x_axis):
 
 
 def test_a_report_leaves_out_what_says_nothing(runs):
-    for members, absent in ((runs, {"coefficients"}), (runs[:2], {"coefficients", "tradeoff"})):
+    for members, absent in ((runs, set()), (runs[:2], {"tradeoff"})):
         figures = map(get_figure, known_names("figures"))
         assert {figure.name for figure in figures if not figure.is_in_report(members)} == absent
 

@@ -72,15 +72,6 @@ def test_figures_of_numbers_show_r2_and_no_nats(runs, kind):
         draw_figure(kind, runs.summaries)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_coefficients_of_one_row_are_drawn(runs, loss):
-    members = runs.select(loss=loss).summaries
-    [panel] = draw_figure("coefficients", members).axes
-    found = read_result(min(members, key=lambda r: r.test_loss).path).coefficients(True)
-    assert [label.get_text() for label in panel.get_yticklabels()] == list(found.terms)
-    np.testing.assert_allclose([bar.get_width() for bar in panel.patches], found.values[0])
-
-
 def test_all_measures_are_shown(folder):
     said = describe_result(read_result(folder / "poisson.h5"), folder / "poisson.h5")
     assert all(word in said for word in ("RMSE", "MAE", "R2", "from 0 to 6000", " nats"))

@@ -85,17 +85,17 @@ def test_what_cannot_be_used_is_skipped_or_with_strict_an_error(
 @pytest.mark.slow
 def test_plot_and_report_overwrite_nothing(capsys, mixed_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, err = invoke(capsys, "plot", "coefficients", mixed_folder / "1.h5")
-    assert (code, out) == (0, "coefficients.png\n"), err
-    before = (tmp_path / "coefficients.png").read_bytes()
+    code, out, err = invoke(capsys, "plot", "history", mixed_folder / "1.h5")
+    assert (code, out) == (0, "history.png\n"), err
+    before = (tmp_path / "history.png").read_bytes()
     (tmp_path / "report.html").write_bytes(b"")
-    for command in (["plot", "coefficients"], ["report"]):
+    for command in (["plot", "history"], ["report"]):
         code, _, err = invoke(capsys, *command, mixed_folder / "1.h5")
         assert code == 2
         assert "--overwrite" in err
-    assert (tmp_path / "coefficients.png").read_bytes() == before
-    assert invoke(capsys, "plot", "coefficients", mixed_folder / "2.h5", "--overwrite")[0] == 0
-    assert (tmp_path / "coefficients.png").read_bytes() != before
+    assert (tmp_path / "history.png").read_bytes() == before
+    assert invoke(capsys, "plot", "history", mixed_folder / "2.h5", "--overwrite")[0] == 0
+    assert (tmp_path / "history.png").read_bytes() != before
 
 
 @pytest.mark.parametrize(
