@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ from mu2mpi.data.redaction import format_names
 from mu2mpi.data.source import FEATURE_BOUND_RTOL
 from mu2mpi.data.table_schema import EncodedTable, InvalidValues, Schema
 from mu2mpi.data.text_encoding import to_nfc
-from mu2mpi.federation.problem import Problem
+
+if TYPE_CHECKING:
+    from mu2mpi.results.result import Result
 
 # Names, offsets and scales of features, computed from data columns as (column - offset) / scale
 FeatureUnits = tuple[tuple[str, ...], FloatArray, FloatArray]
@@ -114,31 +116,29 @@ class Coefficients:
     notes: tuple[str, ...]  # meaning of the values, as sentences
 
 
-def compute_coefficients(
-    x: FloatArray,
-    row_names: tuple[str, ...],
-    problem: Problem,
-    units: FeatureUnits,
-    label_range: tuple[float, float] | None,
-    in_scaled_units: bool,
-) -> Coefficients:
-    """Convert a model x, shape (rows, features), to coefficients per unit of each data column."""
-    scaling, loss_function = problem.feature_scaling, problem.loss
+def compute_coefficients(result: "Result") -> Coefficients:
+    """Convert the model of a result to coefficients per unit of each data column."""
+    problem, x, label_range = result.problem, result.x, result.label_range
+    scaling, loss_function, features = problem.feature_scaling, problem.loss, x.shape[1] - 1
+    if result.schema is not None and not scaling.is_per_sample:
+        terms, offsets, scales = column_units(result.schema)
+    else:
+        terms = result.feature_names or tuple(map(str, range(features)))
+        scale = 1.0 if scaling.is_per_sample else 1.0 / result.feature_scale
+        offsets, scales = np.zeros(features), np.full(features, scale)
     # The margin is linear in columns v: sum of w (v - offset) / scale, and the bias.
-    terms, offsets, scales = units
     slopes = x[:, :-1] / scales
     intercepts = scaling.bias_feature * x[:, -1] - slopes @ offsets
-    label_scale, label_offset = 1.0, 0.0
-    if label_range is not None and not in_scaled_units:
-        label_scale, label_offset = loss_function.margin_to_label_units(*label_range)
+    label_scale, label_offset, label_class = 1.0, 0.0, " of the class"
+    if label_range is not None:
+        (label_scale, label_offset), label_class = loss_function.margin_to_label_units(*label_range), ""
     values = np.column_stack([label_scale * slopes, label_scale * intercepts + label_offset])
     column = "its column, in the column's own units,"
-    if in_scaled_units or scaling.is_per_sample:
+    if scaling.is_per_sample:
         column = "a feature scaled to [-1, 1]"
-    label_class = "" if label_range is not None else " of the class"
     meaning = f"Each value is what a unit of {column} adds to {loss_function.margin_meaning}{label_class}."
     notes = (meaning, *[SAMPLE_SCALING_NOTE] * scaling.is_per_sample)
-    return Coefficients(row_names, (*terms, "(intercept)"), values, notes)
+    return Coefficients(result.model_row_names, (*terms, "(intercept)"), values, notes)
 
 
 def column_units(schema: Schema) -> FeatureUnits:

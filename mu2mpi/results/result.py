@@ -212,23 +212,11 @@ class Result:
             raise InputError("this model predicts numbers and has no scores of classes; use predict instead")
         return self.problem.loss.class_scores(margins)
 
-    def coefficients(self, in_scaled_units: bool = False) -> "Coefficients":
-        """Return the coefficients per unit of a data column, or of features in [-1, 1] if `in_scaled_units`.
+    def coefficients(self) -> "Coefficients":
+        """Return the coefficients per unit of a data column; `x` has them per unit of a scaled feature."""
+        from mu2mpi.results.coefficients import compute_coefficients
 
-        See `Coefficients`.
-        """
-        from mu2mpi.results.coefficients import column_units, compute_coefficients
-
-        problem, features = self.problem, self.x.shape[1] - 1
-        in_column_units = not (in_scaled_units or problem.feature_scaling.is_per_sample)
-        if in_column_units and self.schema is not None:
-            units = column_units(self.schema)
-        else:
-            names = self.feature_names or tuple(map(str, range(features)))
-            scales = np.ones(features) / (self.feature_scale if in_column_units else 1.0)
-            units = names, np.zeros(features), scales
-        names, label_range = self.model_row_names, self.label_range
-        return compute_coefficients(self.x, names, problem, units, label_range, in_scaled_units)
+        return compute_coefficients(self)
 
     def _repr_html_(self) -> str:
         settings = self.experiment.settings().items()
