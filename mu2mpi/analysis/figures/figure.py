@@ -22,6 +22,7 @@ DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 
 MARKERS = "osD^vPX<>p*hd"
 
 MIN_PANEL_WIDTH_INCHES = 1.6
+MIN_PANEL_HEIGHT_INCHES = 0.7
 MAX_FIGURE_HEIGHT_INCHES = 4.0  # inches, unless panels would be less than their smallest height
 MAX_TICK_NAME_CHARACTERS = 24  # characters of a name at a tick
 # Tick labels without an exponent, except for very large or small numbers
@@ -89,12 +90,8 @@ class Layout:
         Inches of every panel; less in a figure of `MAX_FIGURE_HEIGHT_INCHES`.
     titles : sequence of str
         Titles of the rows, or of the panels of a single row.
-    sharex : bool or str
-        Shared horizontal axes, as for `matplotlib.pyplot.subplots`.
-    sharey : bool
-        Whether panels beside each other share their vertical axis.
-    min_height : float
-        Smallest height of a panel in inches.
+    sharex, sharey : bool or str
+        Shared axes, as for `matplotlib.pyplot.subplots`.
     """
 
     def __init__(
@@ -106,23 +103,16 @@ class Layout:
         titles: Sequence[str] = (),
         *,
         sharex: Any = False,
-        sharey: bool = False,
-        min_height: float = 0.5,
+        sharey: Any = False,
     ) -> None:
         self.options, self.title, self.has_error_bars = options, "", False
         self.legend: list[Any] = []
         fitting_panels = max(1, int(options.width / MIN_PANEL_WIDTH_INCHES))
         lines = -(-columns // fitting_panels)  # of the grid, for each row
-        self._height, self._min_height = height, min_height
-        size = (options.width, rows * lines * (height + 0.4) + 2)
+        self._height, size = height, (options.width, rows * lines * (height + 0.4) + 2)
         self.figure = NotebookFigure(figsize=size, layout="constrained")
-        self.grid = self.figure.subplots(
-            rows * lines,
-            -(-columns // lines),
-            sharex=sharex,
-            sharey="row" if sharey else False,
-            squeeze=False,
-        )
+        shape = rows * lines, -(-columns // lines)
+        self.grid = self.figure.subplots(*shape, sharex=sharex, sharey=sharey, squeeze=False)
         cells = self.grid.reshape(rows, -1)
         for panel in cells[:, columns:].flat:
             panel.set_axis_off()
@@ -135,18 +125,14 @@ class Layout:
             panel.set_title(title)
 
     def draw_means(self, panel: Any, x: Iterable[float], y: Iterable[float], **style: Any) -> Any:
-        """Draw and return the mean of `y` at each `x`; draw error bars of one standard deviation."""
+        """Draw and return the mean of `y` at each `x`, with error bars of any standard deviations."""
         points = pandas.Series([*y], dtype=float).groupby([*map(float, x)]).agg(["mean", "std"])
-        self.draw_error_bars(panel, points.index, points["mean"], points["std"], **style)
-        return points["mean"]
-
-    def draw_error_bars(self, panel: Any, x: Any, y: Any, std: Any, **style: Any) -> None:
-        """Draw a line through points (x, y), with error bars of `std` if any is positive."""
-        has_error_bars = bool((std > 0).any())
+        has_error_bars = bool((points["std"] > 0).any())
         self.has_error_bars |= has_error_bars
-        bars = {"yerr": std if has_error_bars else None, "capsize": 2.5, "elinewidth": 0.9}
-        container = panel.errorbar(x, y, **bars, **style)
+        bars = {"yerr": points["std"] if has_error_bars else None, "capsize": 2.5, "elinewidth": 0.9}
+        container = panel.errorbar(points.index, points["mean"], **bars, **style)
         container.lines[0].set_label(container.get_label())
+        return points["mean"]
 
     def finish(self) -> Canvas:
         """Add title and legend, fit all text to the figure, and return the matplotlib figure."""
@@ -218,7 +204,7 @@ class Layout:
             for panel in self.grid.flat if step else ():
                 _thin_tick_labels(panel.xaxis)
                 _thin_tick_labels(panel.yaxis)
-            room = max(rows * self._min_height, MAX_FIGURE_HEIGHT_INCHES - height + panel_height)
+            room = max(rows * MIN_PANEL_HEIGHT_INCHES, MAX_FIGURE_HEIGHT_INCHES - height + panel_height)
             inches = min(inches, room / rows)
             figure.set_figheight(height - panel_height + rows * inches)
 

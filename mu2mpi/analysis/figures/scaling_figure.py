@@ -47,7 +47,7 @@ class ScalingFigure(Figure):
         count = max(map(len, columns.values()))
         if count > MAX_SCALING_SERIES:
             raise InputError(f"{count} series are too many for one figure. Select runs with --where")
-        layout = Layout(options, 2 + count, len(columns), 1.5, sharex="col", sharey=True)
+        layout = Layout(options, 2 + count, len(columns), 1.5, sharex="col", sharey="row")
         everything = pandas.concat([points for series in columns.values() for points in series.values()])
         colours, areas = palette(sum(map(len, columns.values()))), list[Any]()
         phases = [name for name in everything if name not in TIME_COLUMNS and everything[name].max() > 0.1]
