@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.errors import InputError
 from mu2mpi.data.formats import format as data_format
@@ -42,20 +41,14 @@ def encode_features(schema: Schema, X: Any) -> NDArray[np.float32]:
     return table.features(np.arange(table.samples))
 
 
-def feature_matrix(
-    X: Any,
-    experiment: Experiment,
-    feature_names: tuple[str, ...] | None,
-    n_features: int,
-    feature_scale: float,
-    unit_norm: bool,
-) -> NDArray[Any]:
-    """Return the features of new samples X, shape (n, n_features), for a model without a table schema.
+def feature_matrix(X: Any, result: "Result") -> NDArray[Any]:
+    """Return the features of new samples X, shape (n, features), for a model without a table schema.
 
-    Files are read as in training. Features are at most ``1 / feature_scale``, unless scaled to `unit_norm`.
+    Files are read as in training. Features are at most ``1 / feature_scale``, unless scaled to unit norm.
     """
+    n_features = result.x.shape[1] - 1
     file = _open_columns(X, n_features)
-    features = np.asarray(X) if file is None else _read_features(file, experiment, feature_names, n_features)
+    features = np.asarray(X) if file is None else _read_features(file, result, n_features)
     features, source = np.atleast_2d(features), X_NAME if file is None else file.path
     if len(features) == 0:
         raise InputError(f"{source} is empty: it has no rows")
@@ -65,10 +58,11 @@ def feature_matrix(
         raise InputError(f"{fault}; the model needs {n_features}")
     if features.dtype.kind not in "biuf":
         raise InputError(f"{source} has features that are not numbers, of type {features.dtype}")
-    max_magnitude = np.inf if unit_norm else (1 + FEATURE_BOUND_RTOL) / feature_scale
+    is_unbounded = result.experiment.normalize == "unit"
+    max_magnitude = np.inf if is_unbounded else (1 + FEATURE_BOUND_RTOL) / result.feature_scale
     max_feature = np.abs(features).max(initial=0)
     if not (np.isfinite(max_feature) and max_feature <= max_magnitude):
-        bound = f"{1 / feature_scale:g}"
+        bound = f"{1 / result.feature_scale:g}"
         raise InputError(f"{source} has a feature that is not finite or exceeds the bound {bound}")
     return features
 
@@ -85,14 +79,13 @@ def _check_columns(path: Path, required: Iterable[str], columns: list[str]) -> N
         raise InputError(f"{path} has no column {format_names(missing)}, which the model was trained on")
 
 
-def _read_features(
-    file: DataFile, experiment: Experiment, feature_names: tuple[str, ...] | None, n_features: int
-) -> NDArray[Any]:
+def _read_features(file: DataFile, result: "Result", n_features: int) -> NDArray[Any]:
     """Read features from a file or table as a run does, with or without labels: shape (n, n_features)."""
+    experiment = result.experiment
     if not (file.has_header or file.is_table):
         columns = [data_format.find_array_name(file.path, file.array_names, experiment.features, "features")]
-    elif feature_names:
-        columns = [*map(to_nfc, feature_names)]
+    elif result.feature_names:
+        columns = [*map(to_nfc, result.feature_names)]
         _check_columns(file.path, columns, file.array_names)
     elif len(columns := [name for name in file.array_names if name != OWNER_COLUMN]) != n_features:
         # The surplus column may be the label, as in training.

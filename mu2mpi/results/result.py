@@ -188,11 +188,8 @@ class Result:
 
         scaling, scale, width = self.problem.feature_scaling, self.feature_scale, self.x.shape[1]
         with redacted_errors(is_public or not isinstance(X, str | Path)):
-            if self.schema is not None:
-                features = encode_features(self.schema, X)
-            else:
-                names = self.feature_names
-                features = feature_matrix(X, self.experiment, names, width - 1, scale, scaling.unit_norm)
+            schema = self.schema
+            features = feature_matrix(X, self) if schema is None else encode_features(schema, X)
         blocks = row_chunks(len(features), max(1, MAX_CHUNK_FEATURE_VALUES // width))
         margins = [all_margins(self.x, scaling.scaled_samples(features[rows], scale)) for rows in blocks]
         return np.concatenate([np.empty((0, len(self.x))), *margins])

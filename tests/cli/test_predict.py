@@ -1,6 +1,7 @@
 """`mu2mpi predict` and `show --coefficients`: from a result and a file to lines."""
 
 import csv
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,5 +85,6 @@ def test_a_file_with_nothing_but_a_label_is_refused(tmp_path):
     """Of a model whose features have no names."""
     path = tmp_path / "label.csv"
     path.write_text("label\n1\n0\n")
+    model = SimpleNamespace(experiment=Experiment(data="digits"), feature_names=None, x=np.zeros((2, 4)))
     with pytest.raises(InputError, match=r"label\.csv has no features; the model needs 3"):
-        feature_matrix(path, Experiment(data="digits"), None, 3, 1.0, False)
+        feature_matrix(path, model)

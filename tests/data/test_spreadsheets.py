@@ -1,6 +1,7 @@
 """Tables as spreadsheets write them: separators, decimal commas, accents, and columns without a name."""
 
 import gzip
+from types import SimpleNamespace
 from unicodedata import normalize
 
 import h5py
@@ -247,7 +248,8 @@ def test_names_are_the_same_in_both_forms_of_unicode(tmp_path, name, typed):
 def test_predictions_find_the_names_of_features_in_either_form(tmp_path):
     path = written(tmp_path, "a.csv", decomposed(TEXT))
     for names in (("größe", "b"), (decomposed("größe"), "b")):
-        features = feature_matrix(path, Experiment(data="a.csv"), names, 2, 1.0, False)
+        model = {"experiment": Experiment(data="a.csv"), "feature_names": names, "feature_scale": 1.0}
+        features = feature_matrix(path, SimpleNamespace(**model, x=np.zeros((2, 3))))
         assert features[:2].tolist() == [[0.1, 0.1], [0.2, 0.2]]
 
 
