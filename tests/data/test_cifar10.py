@@ -10,7 +10,8 @@ import pytest
 import mu2mpi
 from mu2mpi.cli import main
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.sources.cifar10 import Cifar10, CifarFile
+from mu2mpi.data.sources._image_files import ArrayFile
+from mu2mpi.data.sources.cifar10 import Cifar10
 
 NAMES = [file.name for file in Cifar10.array_files]
 
@@ -25,9 +26,10 @@ def batches(monkeypatch, tmp_path) -> list[np.ndarray]:
         array[:, 0] %= 10
         (folder / name).write_bytes(array.tobytes())
     files = [
-        (name, array.shape, hashlib.md5(array).hexdigest()) for name, array in zip(NAMES, arrays, strict=True)
+        (name, array.shape, hashlib.md5(array).hexdigest(), "MD5")
+        for name, array in zip(NAMES, arrays, strict=True)
     ]
-    monkeypatch.setattr(Cifar10, "array_files", tuple(starmap(CifarFile, files)))
+    monkeypatch.setattr(Cifar10, "array_files", tuple(starmap(ArrayFile, files)))
     monkeypatch.setenv("MU2MPI_DATA_DIR", str(tmp_path / "data"))
     return arrays
 

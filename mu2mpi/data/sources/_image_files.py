@@ -32,7 +32,7 @@ class ArrayFile:
     name: str
     shape: tuple[int, ...]
     checksum: str  # of the decompressed content, in hexadecimal digits
-    algorithm: ClassVar[str] = "SHA-256"
+    algorithm: str = "SHA-256"  # of the checksum
 
     @property
     def header(self) -> bytes:

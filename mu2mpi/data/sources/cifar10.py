@@ -14,12 +14,6 @@ from mu2mpi.data.sources._image_files import ArrayFile, ImageFiles
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-class CifarFile(ArrayFile):
-    """Binary batch of images: rows of a label and the pixels of three colours, with its MD5 checksum."""
-
-    algorithm = "MD5"  # The archive's authors publish no other checksum.
-
-
 @register
 class Cifar10(ImageFiles):
     """CIFAR-10 data set, 50,000 training and 10,000 test images as uint8, memory-mapped."""
@@ -27,8 +21,9 @@ class Cifar10(ImageFiles):
     name, title, folder_name = "cifar10", "CIFAR-10", "cifar-10-batches-bin"
     summary = "60,000 colour images of 32 x 32 pixels, from the files of its binary version"
     homepage = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+    # Rows of a label and the pixels of three colours; the authors publish no other checksum than MD5.
     array_files = tuple(
-        CifarFile(f"{batch}.bin", (10_000, 1 + 3 * 32 * 32), md5)
+        ArrayFile(f"{batch}.bin", (10_000, 1 + 3 * 32 * 32), md5, "MD5")
         for batch, md5 in (
             ("data_batch_1", "5dd7e06a14cb22eb9f671a540d1b7c25"),
             ("data_batch_2", "5ea93a67294ea407fff1d09f752e9692"),
