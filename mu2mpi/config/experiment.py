@@ -152,10 +152,15 @@ class Experiment(ExperimentOptions):
         return self.model_fields_set.union(*own_names)
 
     @property
+    def declarations(self) -> dict[str, FieldInfo]:
+        """Declaration of each option of this experiment, by name."""
+        models = (self, *self._component_options.values())
+        return {name: field for model in models for name, field in type(model).model_fields.items()}
+
+    @property
     def defaults(self) -> dict[str, Any]:
         """Default of each option of this experiment, by name."""
-        models = (self, *self._component_options.values())
-        return {name: field.default for m in models for name, field in type(m).model_fields.items()}
+        return {name: field.default for name, field in self.declarations.items()}
 
     method_options, mechanism_options = _options_property("method"), _options_property("mechanism")
     source_options, server_options = _options_property("data"), _options_property("server")
@@ -219,11 +224,6 @@ class Experiment(ExperimentOptions):
     def has_unprotected_test_set(self) -> bool:
         """Whether the test set is a share of a user's data file, which no noise protects."""
         return self.source.is_user_data and not isinstance(self.test, str)
-
-    def option_field(self, name: str) -> FieldInfo | None:
-        """Return the declaration of an option of this experiment; None if its components lack the option."""
-        owners: list[type[BaseModel]] = [type(self), *map(type, self._component_options.values())]
-        return next((owner.model_fields[name] for owner in owners if name in owner.model_fields), None)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that are not None by name, without defaults that the preset replaces."""

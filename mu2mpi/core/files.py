@@ -184,9 +184,7 @@ def _rename(temporary: Path, path: Path, replace: bool) -> None:
             # Unlike a rename, creating a link fails atomically if the name exists.
             os.link(temporary, path)
             return
-        except FileExistsError:
-            raise
-        except OSError:
-            if os.path.lexists(path):  # The file system has no hard links.
+        except OSError:  # The name exists, or the file system has no hard links.
+            if os.path.lexists(path):
                 raise FileExistsError(path) from None
     os.replace(temporary, path)

@@ -102,7 +102,7 @@ def settings_table(runs: Sequence[RunSummary]) -> list[list[str]]:
         if any(run.independent_settings[name] is not None for run in runs):
             groups = setting_labels.group_by_settings(runs, [name])
             values = (labels.table_value(name, value) for (value,) in groups)
-            fields = filter(None, (run.experiment.option_field(name) for run in runs))
+            fields = filter(None, (run.experiment.declarations.get(name) for run in runs))
             texts = (re.split(r"[:;,\[]", field.title or str(field.description))[0] for field in fields)
             rows.append([name, ", ".join(values), "; or ".join(dict.fromkeys(map(str.strip, texts)))])
     return rows

@@ -55,12 +55,7 @@ class NumberPredictions:
 
     def weighted_mean(self, values: FloatArray) -> float:
         """Return the mean of values per sample and label, shape (n, K), with the weights of the labels."""
-        return float(np.sum(self.weights * values)) / self.total_weight
-
-    @cached_property
-    def total_weight(self) -> float:
-        """Sum of the weights of all samples' labels."""
-        return float(np.sum(self.weights))
+        return float(np.sum(self.weights * values)) / float(np.sum(self.weights))
 
 
 class Metric(ABC):
@@ -139,8 +134,7 @@ class Mae(Metric):
     higher_is_better = False
 
     def value(self, predictions: NumberPredictions) -> float:
-        weighted_errors = predictions.weights * np.abs(predictions.errors)
-        return predictions.label_half_range * float(np.sum(weighted_errors)) / predictions.total_weight
+        return predictions.label_half_range * predictions.weighted_mean(np.abs(predictions.errors))
 
 
 @register
