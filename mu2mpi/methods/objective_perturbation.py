@@ -13,12 +13,8 @@ from mu2mpi.federation.estimators import GRADIENT_ESTIMATOR, LAST_ITERATE
 from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Iterates, Method, PresetOptions
 from mu2mpi.methods.presets.practical import PresetConstants, round_to_four_digits
+from mu2mpi.privacy.mechanisms import objective_perturbation_mechanism as account
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
-from mu2mpi.privacy.mechanisms.objective_perturbation_mechanism import (
-    MIN_ROUNDS,
-    UNCLIPPED_NORM_OVER_G,
-    noise_multiplier,
-)
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 _DETERMINANT_SHARE = 2.0**-3  # largest share of epsilon spent on the determinant of the Hessian
@@ -40,15 +36,11 @@ class ObjectivePerturbation(Method):
     def check_experiment(self, experiment: Any, options: Any) -> None:
         """Raise ValueError if an adversary would observe other iterates, or settings have no meaning."""
         reveals_iterates = experiment.trust_mode.reveals_sums and (experiment.machines or 1) > 1
-        if reveals_iterates or (experiment.evaluations or 1) > 1:
+        has_other_steps = experiment.chosen_mechanism != self.mechanism or experiment.eta_scale is not None
+        if reveals_iterates or has_other_steps or (experiment.evaluations or 1) > 1:
             raise ValueError(
-                f"--method {self.name} protects its output alone, so nobody may observe other iterates. "
-                "Use --server trusted or --machines 1, and --evaluations 1."
-            )
-        if experiment.chosen_mechanism != self.mechanism or experiment.eta_scale is not None:
-            raise ValueError(
-                f"--method {self.name} has its own noise and step sizes. Leave out --mechanism and "
-                "--eta-scale, and use --server trusted or --machines 1."
+                f"--method {self.name} has its own noise and steps, and protects its output alone. Use "
+                "--server trusted or --machines 1; leave out --evaluations, --mechanism and --eta-scale."
             )
 
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
@@ -63,10 +55,11 @@ class ObjectivePerturbation(Method):
 
     def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return full batches, by default in so many rounds that output noise is negligible."""
-        condition = 1 + problem.machines * problem.samples * problem.L / regularization(self, problem)
-        rounds = rounds or MIN_ROUNDS + math.ceil(_ROUNDS_PER_ROOT * math.sqrt(condition))
-        if rounds < MIN_ROUNDS:
-            raise InputError(f"--method {self.name} needs --rounds of {MIN_ROUNDS} or more, got {rounds}.")
+        n, minimum = problem.machines * problem.samples, account.MIN_ROUNDS
+        condition = account.condition_number(n, problem.L, regularization(self, problem))
+        rounds = rounds or minimum + math.ceil(_ROUNDS_PER_ROOT * math.sqrt(condition))
+        if rounds < minimum:
+            raise InputError(f"--method {self.name} needs --rounds of {minimum} or more, got {rounds}.")
         return CyclicBatches(problem.samples, rounds, problem.samples)
 
     def clip_norm(self, problem: Problem) -> float:
@@ -77,7 +70,7 @@ class ObjectivePerturbation(Method):
                 f"--method {self.name} needs bounds on the loss, which --loss {problem.loss.name} does not "
                 "state for these classes. Use --loss logistic, huber or softmax, or another --method."
             )
-        unclipped = constants.G * UNCLIPPED_NORM_OVER_G
+        unclipped = constants.G * account.UNCLIPPED_NORM_OVER_G
         if problem.clip_norm is None or problem.clip_norm >= unclipped:
             return unclipped
         # Clipped gradients are those of a convex function if residuals of a label are on a line.
@@ -98,8 +91,7 @@ class ObjectivePerturbation(Method):
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
         """Return the inverse of the smoothness of the mean objective."""
         objective: Any = mechanism
-        n = problem.machines * problem.samples
-        return n / float(objective.condition * objective.regularization)
+        return problem.machines * problem.samples / float(objective.condition * objective.regularization)
 
     def state_names(self, options: Any) -> tuple[str, ...]:
         return "linear_term", "sum_modulo"
@@ -146,7 +138,8 @@ def regularization(method: ObjectivePerturbation, problem: Problem) -> float:
     least = max(least, n * problem.l2)
     if math.isinf(budget.rho):
         return least
-    account = budget.delta, constants.residual_vertices, problem.neighbours
-    sigma = method.clip_norm(problem) * noise_multiplier(budget.epsilon - determinant_epsilon, *account)
+    target = budget.epsilon - determinant_epsilon, budget.delta
+    relation = constants.residual_vertices, problem.neighbours
+    sigma = method.clip_norm(problem) * account.noise_multiplier(*target, *relation)
     margin_ratio = math.sqrt(problem.max_squared_norm) / problem.loss.practical_defaults.margin_noise_std
     return max(least, sigma * max(math.sqrt(problem.d) / problem.radius, margin_ratio))

@@ -40,24 +40,28 @@ def union_epsilon(mu: float, output_mu: float, vertices: int, neighbours: str, d
     """Smallest epsilon >= 0 at which `union_delta` is at most `delta`, rounded up."""
     delta_at = partial(union_delta, mu, output_mu, vertices, neighbours)
     upper = epsilon_exact(math.hypot(2 * mu, output_mu), delta / (vertices + 1) ** 2)
-    return _bisect(lambda epsilon: delta_at(epsilon) <= delta, upper)
+    return _bisect(delta_at, delta, upper)
 
 
 @lru_cache(maxsize=32)
 def noise_multiplier(epsilon: float, delta: float, vertices: int, neighbours: str) -> float:
     """Smallest sigma / C at which `union_delta` is at most `delta`, in 8 digits."""
     upper = 2 * math.hypot(1, _OUTPUT_MU_SHARE) / rho_exact(epsilon, delta / (vertices + 1) ** 2)
-    noise = lambda multiplier: (1 / multiplier, _OUTPUT_MU_SHARE / multiplier)  # noqa: E731
-    suffices = lambda m: union_delta(*noise(m), vertices, neighbours, epsilon) <= delta  # noqa: E731
-    return 1 / guarantees.round_down_digits(1 / _bisect(suffices, upper))
+    delta_at = lambda m: union_delta(1 / m, _OUTPUT_MU_SHARE / m, vertices, neighbours, epsilon)  # noqa: E731
+    return 1 / guarantees.round_down_digits(1 / _bisect(delta_at, delta, upper))
 
 
-def _bisect(suffices: Callable[[float], bool], upper: float) -> float:
-    """Smallest sufficient number in (0, upper], rounded up; all larger ones suffice."""
+def condition_number(n: int, L: float, regularization: float) -> float:
+    """Condition number of the regularised sum of n losses of smoothness L, rounded up to more than 1."""
+    return 1.001 + n * L / regularization
+
+
+def _bisect(delta_at: Callable[[float], float], delta: float, upper: float) -> float:
+    """Smallest number in (0, upper] at which a decreasing function is at most `delta`, rounded up."""
     lower = 0.0
     for _ in range(64):
         middle = (lower + upper) / 2
-        lower, upper = (lower, middle) if suffices(middle) else (middle, upper)
+        lower, upper = (lower, middle) if delta_at(middle) <= delta else (middle, upper)
     return upper
 
 
@@ -113,8 +117,8 @@ class ObjectivePerturbationMechanism(Mechanism):
 
     @property
     def condition(self) -> float:
-        """Condition number of the objective, rounded up to more than 1."""
-        return 1.001 + self.machines * self.samples * self.L / self.regularization
+        """Condition number of the objective."""
+        return condition_number(self.machines * self.samples, self.L, self.regularization)
 
     @property
     def max_model_norm(self) -> float:
