@@ -20,10 +20,12 @@ from mu2mpi.core.kernels import (
     aligned_empty,
     aligned_zeros,
     bits_to_float,
+    call_kernel,
     find_compilation_error,
     float_to_bits,
     fma,
     integer_part,
+    kernel_address,
     round_to_integer,
     specialise_kernel,
 )
@@ -220,3 +222,25 @@ def test_processes_may_fill_one_cache_at_once(tmp_path):
     )
     again = run_command([sys.executable, "-c", program + count, "ready-0"], 60, {"NUMBA_CACHE_DIR": ""})
     assert (again.stdout, again.returncode) == ("0\n", 0), again.stderr
+
+
+@numba.njit
+def call_at(address, x):
+    return call_kernel(address, 0.0, (x, 2.0))
+
+
+def test_a_kernel_is_called_at_its_address_and_its_errors_are_raised():
+    @numba.njit(error_model="python")
+    def quotient(x, y):
+        return y / x
+
+    address = kernel_address(quotient, 0.0, 1.0, 1.0)
+    assert call_at(address, 4.0) == 0.5
+    with pytest.raises(ZeroDivisionError):
+        call_at(address, 0.0)
+
+
+def test_kernels_that_return_something_else_are_refused():
+    returns_nothing = numba.njit(lambda x: None)
+    with pytest.raises(TypeError, match="returns none, not"):
+        kernel_address(returns_nothing, (0.0, 0), 1.0)

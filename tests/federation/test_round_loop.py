@@ -5,7 +5,6 @@ import weakref
 from copy import deepcopy
 from time import perf_counter
 
-import numba
 import numpy as np
 import pytest
 from helpers.interrupted_runs import StopAt, simulated, stopped_state
@@ -284,9 +283,3 @@ def test_rounds_with_a_derived_noise_source_run_one_by_one(server, calls, monkey
     monkeypatch.setattr(mechanism, "noise_source", own_source)
     run_of(*prepared(server=server))
     assert not calls
-
-
-def test_kernels_that_return_something_else_are_refused():
-    returns_nothing = numba.njit(lambda x: None)
-    with pytest.raises(TypeError, match="returns none, not"):
-        round_loop._address(returns_nothing, (0.0, 0), 1.0)
