@@ -86,7 +86,7 @@ class PlainRun:
         return self.constants.mechanism.grid_spacing
 
     def gradient_sum(self, machine: int, y: NDArray, first: int) -> NDArray:
-        """Return the sum of clipped gradients at y of K samples in cyclic order, the first of number `first`."""
+        """Return the sum of clipped gradients at y of K samples in cyclic order from number `first` on."""
         total = np.zeros_like(y)
         for k in range(first, first + self.K):
             z, label = self.z[machine, k % self.n], self.labels[machine, k % self.n]
@@ -126,7 +126,7 @@ class PlainRun:
         return -self.eta * total / (self.q * self.M)
 
     def scaffold_steps(self, x: NDArray) -> Any:
-        """Yield the mean displacement in each round of SCAFFOLD, whose option II sets the control variates."""
+        """Yield the mean displacement in each round of SCAFFOLD with control variates of option II."""
         control, controls = np.zeros_like(x), [np.zeros_like(x)] * self.M
         for t in range(1, self.T):
             ends = [self.local_steps(i, t, x, control - controls[i]) for i in range(self.M)]
@@ -153,7 +153,7 @@ class PlainRun:
         return models[1:]
 
     def adam_step(self, gradient: NDArray, state: Any, t: int) -> tuple[NDArray, Any]:
-        """Return the step of FedAdam (Reddi et al., Algorithm 2), with the corrections of Adam, and its state."""
+        """Return the step of FedAdam (Reddi et al., Algorithm 2), with corrected means, and its state."""
         momentum = self.experiment.method_options.momentum
         beta, unit = 0.9 if momentum is None else momentum, self.C / math.sqrt(gradient.size)
         scaled = gradient / unit

@@ -51,11 +51,12 @@ LOSSES = ["logistic", "smoothed-hinge", "squared", "huber", "poisson"]
 PARTITIONS = ["iid", "contiguous", "sorted", "dirichlet:0.3", "labels:2"]
 
 
+REFUSED = {"untrusted": ("dp-sgd", "objective-perturbation"), "trusted": ("fedavg", "scaffold")}
 CASES = [
     (method, server)
     for method in known_names("methods")
-    for server in ("untrusted", "trusted")
-    if server == "trusted" or method not in ("dp-sgd", "objective-perturbation")
+    for server, refused in REFUSED.items()
+    if method not in refused
 ]
 
 

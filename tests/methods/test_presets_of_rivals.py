@@ -18,17 +18,25 @@ QUIET = {method: {"rho": math.inf, "rounds": 300} for method in ("dp-sgd", "nois
 """Of methods whose noise takes long to find."""
 
 
+LOCAL_NOISE = ("fedavg", "scaffold")
+"""Methods with noise in each local step, which only an untrusted server allows."""
+
+
+def asked(method, **settings):
+    return {**ASKED, "server": "untrusted" if method in LOCAL_NOISE else "trusted", **settings}
+
+
 def planned(method, **settings):
-    return resolve_plan(Experiment(method=method, preset="practical", **{**ASKED, **settings}), SOURCE, 1)
+    return resolve_plan(Experiment(method=method, preset="practical", **asked(method, **settings)), SOURCE, 1)
 
 
 @pytest.mark.parametrize("method", known_names("methods"))
 def test_presets_fill_all_settings_that_they_name(method):
     """Chosen settings are in the experiment and its TOML; values given by the user stay."""
     quiet = QUIET.get(method, {})
-    asked = Experiment(method=method, preset="practical", **{**ASKED, **quiet})
+    experiment = Experiment(method=method, preset="practical", **asked(method, **quiet))
     plan = planned(method, **quiet)
-    assert asked.preset_settings().keys() == plan.experiment.preset_settings(plan.public_facts).keys()
+    assert experiment.preset_settings().keys() == plan.experiment.preset_settings(plan.public_facts).keys()
     chosen = {k: v for k, v in plan.experiment.preset_settings(plan.public_facts).items() if k not in quiet}
     assert chosen.items() <= plan.experiment.settings().items()
     assert planned(method, diameter=7.0, **quiet).experiment.diameter == 7.0
@@ -97,12 +105,13 @@ def test_switches_select_the_preset_of_the_variant(method):
 # ------------------------------------------------------------------------------------- the sweep
 
 
-def test_a_sweep_of_all_methods_has_each_with_its_preset_and_a_trusted_server():
+def test_a_sweep_of_all_methods_has_each_that_a_trusted_server_allows_with_its_preset():
     sweep = Sweep({"seed": [1, 2], "methods": "all", "epsilon": 2.0})
-    assert [e.method for e in sweep.experiments] == [
-        name for name in known_names("methods") for _ in range(2)
-    ]
+    allowed = [name for name in known_names("methods") if name not in LOCAL_NOISE]
+    assert [e.method for e in sweep.experiments] == [name for name in allowed for _ in range(2)]
     assert {(e.preset, e.server, e.epsilon) for e in sweep.experiments} == {("practical", "trusted", 2.0)}
     assert sweep.swept_names == ["method", "seed"]
-    assert sweep.exclusions == []
+    assert len(sweep.exclusions) == 2
+    for name, text in zip(LOCAL_NOISE, sweep.exclusions, strict=True):
+        assert text.startswith(f"method = {name} is left out: ")
     assert sweep.file_name(sweep.experiments[0]) == f"{known_names('methods')[0]}_seed-1.h5"

@@ -56,7 +56,7 @@ def test_a_run_equals_the_algorithm_in_plain_numpy(
 @pytest.mark.parametrize("own", [{"local_steps": 1}, {"machines": 1, "local_steps": 4}])
 def test_without_other_steps_or_machines_to_correct_for_it_is_fedavg(own):
     """One step moves machines by the mean gradient, and c = c_i on a machine alone."""
-    settings = {"machines": 3, "rounds": 8, "rho": math.inf, "eta_scale": 0.5, "diameter": 5.0, "seed": 1, **own}
+    settings = {"machines": 3, "rounds": 8, "rho": math.inf, "eta_scale": 0.5, "seed": 1, **own}
     found = [
         simulation_of(Experiment(method=method, **settings), random_source(1, 21, 4, 3)).run().w
         for method in ("fedavg", "scaffold")
@@ -65,7 +65,7 @@ def test_without_other_steps_or_machines_to_correct_for_it_is_fedavg(own):
 
 
 def test_control_variates_correct_the_drift_of_unequal_machines():
-    """With their own optima, machines of FedAvg stop where the mean gradient is large, those of SCAFFOLD not."""
+    """Of machines with distant optima, FedAvg stops far from the common minimum, and SCAFFOLD at it."""
     rng = np.random.default_rng(1)
     features = np.concatenate([rng.uniform(0.2, 1.0, (20, 2)), rng.uniform(-1.0, 0.1, (20, 2))])
     labels = (rng.random(40) < np.repeat([0.8, 0.4], 20)).astype(np.int32)
