@@ -26,7 +26,8 @@ def make_constants(method="fedavg", n=3, loss="softmax", server=None, rho=math.i
     unit = options.get("unit")
     chosen, problem = make_task(
         method, machines=MACHINES, classes=2, features=F, samples=n, loss=loss, rho=rho, diameter=5.0,
-        server=server or ("trusted" if unit else "untrusted"), options=options, clip_norm=clip_norm, eta_scale=1.0,
+        server=server or ("trusted" if unit else "untrusted"), options=options, clip_norm=clip_norm,
+        eta_scale=1.0,
     )  # fmt: skip
     variant = chosen.select_variant(problem.method_options)
     if unit:
