@@ -20,6 +20,7 @@ from helpers.slow import slow
 from mu2mpi.audit.adversary_view import all_attacks
 from mu2mpi.audit.attacks import seed_attack as draws_module
 from mu2mpi.federation import subsampling
+from mu2mpi.privacy.mechanisms.poisson_machines_mechanism import PoissonMachinesMechanism
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 from mu2mpi.privacy.mechanisms.replacement_exact_mechanism import ReplacementExactMechanism
 from mu2mpi.privacy.noise import masks, noise_source as drawing
@@ -32,6 +33,7 @@ CORRELATED = {"method": "anytime-dp-mf"}, {"noise_correlation": 0.5}
 DP_SGD = {"method": "dp-sgd", "server": "trusted"}
 MINIBATCH = {"method": "noisy-minibatch-sgd"}
 TWICE = {**MINIBATCH, "batch": 2}
+MACHINES = {"method": "fedavg", "unit": "machine", "local_steps": 2, "server": "trusted"}
 MASKED = {"server": "aggregated"}
 SERVERS = "untrusted", "trusted", "aggregated", "shuffled"
 
@@ -49,6 +51,9 @@ FAULTLESS = [
     *(("mask", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 1), (5, 2))),
     *slow(*(("mask", {**MASKED, "machines": M, "colluders": c}) for M, c in ((3, 0), (10, 1)))),
     *slow(("mask", {**MASKED, "masks": "all"})),
+    ("seed", MACHINES),
+    ("multiplier", MACHINES),
+    *slow(*((name, {**MACHINES, "server": "aggregated"}) for name in ("seed", "multiplier"))),
     *slow(*((name, of) for name in ("seed", "multiplier") for of in (
         DP_SGD,
         MINIBATCH,
@@ -320,6 +325,10 @@ MULTIPLIER = [
     (share_of_draws(0.7), {**DP_SGD, "mechanism": "gaussian"}),
     (half_of_the_noise_asked_for(PoissonMechanism), DP_SGD),
     (half_of_the_noise_in_its_own_account(PoissonMechanism), DP_SGD),
+    (share_of_draws(0.7), MACHINES),
+    (half_of_the_noise_asked_for(PoissonMachinesMechanism), MACHINES),
+    *slow((share_of_draws(0.7), {**MACHINES, "server": "aggregated"})),
+    *slow((half_of_the_noise_in_its_own_account(PoissonMachinesMechanism), MACHINES)),
     (half_of_the_noise_asked_for(ReplacementExactMechanism), MINIBATCH),
 ]
 
@@ -330,7 +339,7 @@ FAULTS = [
     *slow(*(("mask", fault, {**MASKED, **own}, words) for k, (fault, own, words) in enumerate(MASKS)
             if k % 3)),
     *(("seed", fault, DP_SGD, words) for fault, words in DRAWS),
-    *slow(*(("seed", fault, MINIBATCH, words) for fault, words in DRAWS)),
+    *slow(*(("seed", fault, own, words) for own in (MINIBATCH, MACHINES) for fault, words in DRAWS)),
     *(pytest.param("multiplier", *(case.values if hasattr(case, "values") else case), "",
                    marks=getattr(case, "marks", ())) for case in MULTIPLIER),
 ]  # fmt: skip

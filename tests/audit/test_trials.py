@@ -133,6 +133,36 @@ def test_passes_over_samples_keep_their_claim_and_reach_it(monkeypatch, server, 
     assert found(server, 200, rounds=6, **claim).refutations
 
 
+@pytest.mark.parametrize("method", ["fedavg", *slow("scaffold")])
+def test_noise_in_local_steps_keeps_its_claim_and_reaches_it(monkeypatch, method):
+    """With that of one step in a round, or with half of it in each, it does not."""
+    claim = {"method": method, "rho": 4.0, "rounds": 5, "local_steps": 3}
+    report = found("untrusted", 200, **claim)
+    assert report.failures == []
+    assert report.verdicts[0].is_claim_tight
+    for judgement in report.verdicts:
+        assert 0.9 < judgement.overall_separation.relative_mu.estimate < 1.1
+        assert judgement.overall_separation.relative_mu.low < 1
+    for share in (math.sqrt(3), 2):
+        with monkeypatch.context() as broken:
+            sigma(lambda constants, share=share: constants.mechanism.sigma / share)(broken)
+            assert found("untrusted", 200, **claim).refutations
+
+
+@pytest.mark.parametrize("server", ["trusted", *slow("aggregated")])
+@pytest.mark.parametrize("neighbours", ["replace", *slow("zero-out")])
+def test_sums_over_random_machines_keep_their_claim(monkeypatch, server, neighbours):
+    """And with hardly any noise they do not."""
+    claim = {"method": "fedavg", "unit": "machine", "local_steps": 2, "rho": 0.1, "neighbours": neighbours}
+    report = found(server, 300, rounds=4, **claim)
+    assert report.failures == []
+    assert "fedavg, each machine with probability 0.333" in " ".join(report.to_text().split())
+    sigma(lambda constants: constants.mechanism.sigma / 100)(monkeypatch)
+    report = found(server, 300 if neighbours == "replace" else 2000, rounds=4, **claim)
+    assert report.verdicts[0].refutations
+    assert len(report.refutations) >= 3
+
+
 @pytest.mark.slow
 def test_a_seed_repeats_an_audit():
     first = found("trusted", 73, rounds=3)
@@ -160,6 +190,9 @@ def test_ranks_without_runs_change_nothing():
         ({"server": "trusted"}, ["trusted"], None),
         ({"method": "dp-sgd", "epsilon": 2.0}, ["trusted"], None),
         ({"method": "objective-perturbation"}, ["trusted"], None),
+        ({"method": "fedavg"}, ["untrusted"], None),
+        ({"method": "fedavg", "unit": "machine"}, ["trusted"], None),
+        ({"method": "scaffold"}, ["untrusted"], None),
         ({"method": "storm"}, ["untrusted", "trusted"], CLIPPED_CASE.clip_norm),
         ({"query": "iterate", "server": "untrusted"}, ["untrusted"], CLIPPED_CASE.clip_norm),
     ],
