@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from mu2mpi.data.redaction import format_names
 from mu2mpi.data.source import FEATURE_BOUND_RTOL
 from mu2mpi.data.table_schema import EncodedTable, InvalidValues, Schema
 from mu2mpi.data.text_encoding import to_nfc
-
-if TYPE_CHECKING:
-    from mu2mpi.results.result import Result
 
 # Names, offsets and scales of features, computed from data columns as (column - offset) / scale
 FeatureUnits = tuple[tuple[str, ...], FloatArray, FloatArray]
@@ -41,8 +38,8 @@ def encode_features(schema: Schema, X: Any) -> NDArray[np.float32]:
     return table.features(np.arange(table.samples))
 
 
-def feature_matrix(X: Any, result: "Result") -> NDArray[Any]:
-    """Return the features of new samples X, shape (n, features), for a model without a table schema.
+def feature_matrix(X: Any, result: Any) -> NDArray[Any]:
+    """Return the features of new samples X, shape (n, features), for a `Result` without a table schema.
 
     Files are read as in training. Features are at most ``1 / feature_scale``, unless scaled to unit norm.
     """
@@ -79,7 +76,7 @@ def _check_columns(path: Path, required: Iterable[str], columns: list[str]) -> N
         raise InputError(f"{path} has no column {format_names(missing)}, which the model was trained on")
 
 
-def _read_features(file: DataFile, result: "Result", n_features: int) -> NDArray[Any]:
+def _read_features(file: DataFile, result: Any, n_features: int) -> NDArray[Any]:
     """Read features from a file or table as a run does, with or without labels: shape (n, n_features)."""
     experiment = result.experiment
     if not (file.has_header or file.is_table):
@@ -109,8 +106,8 @@ class Coefficients:
     notes: tuple[str, ...]  # meaning of the values, as sentences
 
 
-def compute_coefficients(result: "Result") -> Coefficients:
-    """Convert the model of a result to coefficients per unit of each data column."""
+def compute_coefficients(result: Any) -> Coefficients:
+    """Convert the model of a `Result` to coefficients per unit of each data column."""
     problem, x, label_range = result.problem, result.x, result.label_range
     scaling, loss_function, features = problem.feature_scaling, problem.loss, x.shape[1] - 1
     if result.schema is not None and not scaling.is_per_sample:
