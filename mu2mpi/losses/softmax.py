@@ -64,13 +64,6 @@ class SoftmaxLoss(Loss):
         _, exponentials, sums = _exponentials(margins)
         return exponentials / sums
 
-    def loss_and_gradient(self, x: FloatArray, z: FloatArray, labels: Labels) -> tuple[float, FloatArray]:
-        margins, residuals, sums = _exponentials(all_margins(x, z))
-        label_entries = np.arange(len(labels)), labels
-        residuals /= sums
-        residuals[label_entries] -= 1.0
-        return float(np.sum(np.log(sums[:, 0]) - margins[label_entries])), sum_outer_products(residuals, z)
-
     def expected_loss_and_gradient(
         self, x: FloatArray, z: FloatArray, weights: FloatArray, label_values: Labels
     ) -> tuple[float, FloatArray]:
