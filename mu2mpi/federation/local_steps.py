@@ -52,27 +52,17 @@ def run_local_steps(  # type: ignore[no-untyped-def]
     addresses, message_sum, sums, y, x, samples, batches, steps, batch_size, clipping, noise, t, step_factor,
     control, last_messages, max_message_norm,
 ):  # fmt: skip
-    """Add the messages of machines after their local steps from x in round t to a sum of messages.
+    """Add the messages of machines after their local steps from x in round t to a sum, in grid units.
 
-    All sums are in grid units. A machine takes `steps` steps y -= step_factor (s + c - c_i) on noised sums s
-    of clipped gradients of `batch_size` samples; its message is the sum of all s. If `max_message_norm` is
-    not 0, the s have no noise, and the message is divided by `batch_size` and clipped to this norm.
+    A machine takes `steps` steps y -= step_factor (s + c - c_i) on noised sums s of clipped gradients of
+    `batch_size` samples; its message is the sum of all s. If `max_message_norm` is not 0, the s have no
+    noise, and the message is divided by `batch_size` and clipped to this norm.
 
-    Parameters
-    ----------
-    addresses : tuple of int
-        Addresses of an increment kernel and of `add_noise`.
-    batches : ndarray of int64, shape (batches, 3)
-        Local index of a machine, and the bounds of the samples of its local steps; fewer are used again.
-    noise : tuple
-        Noise key, first machine of the rank, and std of the noise in each s.
-    control, last_messages : ndarray
-        c, shape (rows, F), and steps times the c_i, (machines, rows, F), or of no machine for c = c_i = 0.
-
-    Returns
-    -------
-    tuple of float and int
-        Largest squared norm of gradients, or of messages, before clipping; and number of those clipped.
+    `addresses` are those of an increment kernel and of `add_noise`. A row of `batches` has the local index of
+    a machine and the bounds of its samples, which are repeated if they are too few. `noise` is the key, the
+    first machine and the std in each s; `control` is c, shape (rows, F), and `last_messages`, shape
+    (machines, rows, F), are `steps` c_i, or of no machine for c = c_i = 0. Returned are the largest squared
+    norm of gradients, or of messages, before clipping, and the number of those clipped.
     """
     (flat_sum, step_sum, flat_noised, noised), (key, first_machine, std) = sums, noise
     total, largest, clipped_count = np.empty(y.shape, np.int64), 0.0, 0

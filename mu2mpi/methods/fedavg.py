@@ -95,15 +95,10 @@ class FedAvg(DpGd):
         settings["rounds"] = max(2, math.ceil(settings["rounds"] / H))
         return settings
 
-    def local_batch(self, problem: Problem) -> int:
-        """Return the batch size of a local step; InputError if it exceeds a machine's samples."""
-        batch: int = problem.method_options.batch or problem.samples
-        check_batch(batch, problem.samples, "a machine")
-        return batch
-
     def batching(self, problem: Problem, rounds: int | None) -> LocalBatches:
         """Return cyclic batches of local steps, by default of as many as `DpGd.batching` has rounds."""
-        H, K = problem.method_options.local_steps, self.local_batch(problem)
+        H, K = problem.method_options.local_steps, problem.method_options.batch or problem.samples
+        check_batch(K, problem.samples, "a machine")
         rounds = rounds or max(2, math.ceil(super().batching(problem, None).rounds / H))
         n = min(problem.samples, rounds * H * K)
         read = n if problem.samples == K else H * K
@@ -113,9 +108,9 @@ class FedAvg(DpGd):
         self, problem: Problem, batching: Any, participations: int | None = None
     ) -> ReleasedSums:
         """Return the released sums: one for each local step of a machine, of which its messages are sums."""
-        sums, H = super().released_sums(problem, batching), batching.local_steps
-        terms = batching.samples_per_round
-        return replace(sums, rounds=H * batching.rounds, increments_per_message=terms)
+        rounds, terms = batching.local_steps * batching.rounds, batching.samples_per_round
+        sums = super().released_sums(problem, batching)
+        return replace(sums, rounds=rounds, increments_per_message=terms)
 
     def _as_gradient_steps(self, batching: Any) -> CyclicBatches:
         """Return the batches of all local steps as those of rounds with one step."""
