@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mu2mpi.core.arrays import FloatArray, IntArray, UInt32Array
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.kernels import (
     aligned_zeros,
     call_kernel,
@@ -13,7 +13,7 @@ from mu2mpi.core.kernels import (
     kernel_address,
     round_to_integer,
 )
-from mu2mpi.federation.machine import Machines, SampleReader
+from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.model.ball import projection_factor
 from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, IndependentNoiseSource, add_noise, padded_zeros
@@ -97,16 +97,9 @@ def run_local_steps(  # type: ignore[no-untyped-def]
 class LocalMachines(Machines):
     """Machines that add noise in each local step; or clip their messages, if machines are sampled."""
 
-    def __init__(
-        self,
-        constants: RunConstants,
-        hosted_machines: range,
-        reader: SampleReader,
-        key: UInt32Array | None,
-        control: FloatArray | None = None,
-    ) -> None:
+    def __init__(self, constants: RunConstants, *arguments: Any, control: FloatArray | None = None) -> None:
         """Create the machines; `control` is the server's control variate, shape (rows, F), or None."""
-        super().__init__(constants, hosted_machines, reader, key)
+        super().__init__(constants, *arguments)
         batching: Any = constants.batching
         self._hides_machines = bool(batching.subsampling)
         self._max_message_norm, spacing = 0.0, constants.mechanism.grid_spacing

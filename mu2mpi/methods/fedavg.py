@@ -112,14 +112,11 @@ class FedAvg(DpGd):
         sums = super().released_sums(problem, batching)
         return replace(sums, rounds=rounds, increments_per_message=terms)
 
-    def _as_gradient_steps(self, batching: Any) -> CyclicBatches:
-        """Return the batches of all local steps as those of rounds with one step."""
-        steps = batching.rounds * batching.local_steps
-        return CyclicBatches(batching.samples_per_machine, steps, batching.local_batch)
-
     def theory_eta(self, problem: Problem, batching: Any, mechanism: Mechanism) -> float:
         """Return the learning rate of DP-GD with as many steps."""
-        return super().theory_eta(problem, self._as_gradient_steps(batching), mechanism)
+        steps = batching.rounds * batching.local_steps
+        batches = CyclicBatches(batching.samples_per_machine, steps, batching.local_batch)
+        return super().theory_eta(problem, batches, mechanism)
 
     def excess_loss_bound(self, problem: Problem, batching: Any, mechanism: Mechanism) -> float:
         return math.nan

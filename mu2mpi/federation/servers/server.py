@@ -64,4 +64,4 @@ def create_machines_and_server(
     from mu2mpi.federation.local_steps import LocalMachines
 
     control = server.iterates.optimizer_state.get("control")
-    return LocalMachines(constants, hosted_machines, reader, machine_key, control), server
+    return LocalMachines(constants, hosted_machines, reader, machine_key, control=control), server
