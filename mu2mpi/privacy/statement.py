@@ -14,13 +14,7 @@ from mu2mpi.privacy.accounting.guarantee import Guarantee
 from mu2mpi.privacy.accounting.per_machine_accounts import PerMachineAccounts
 from mu2mpi.privacy.accounting.selection import Selection
 from mu2mpi.privacy.accounting.tradeoff import TRADEOFF_CLAIMS, TradeoffCurve
-from mu2mpi.privacy.mechanisms.mechanism import (
-    INVALID_GUARANTEE_MESSAGE,
-    PRIVACY_UNITS,
-    Concern,
-    Mechanism,
-    approx_equal,
-)
+from mu2mpi.privacy.mechanisms.mechanism import INVALID_GUARANTEE_MESSAGE, Concern, Mechanism, approx_equal
 from mu2mpi.privacy.noise.sampler_error import is_sampler_negligible
 from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
@@ -99,11 +93,6 @@ class PrivacyStatement:
         return self.mechanism.adversary(self.server, f"up to {count:,}" if count else "no")
 
     @property
-    def privacy_unit(self) -> str:
-        """What is replaced or zeroed out in neighbouring data sets."""
-        return PRIVACY_UNITS[self.mechanism.unit]
-
-    @property
     def colluders(self) -> int | None:
         """Number of machines that may collude with the adversary; None in trust modes without colluders."""
         has_colluders = "{c}" in self.mechanism.adversary(self.server, "{c}")
@@ -135,7 +124,7 @@ class PrivacyStatement:
         names = "mechanism", "protects", "privacy_unit"
         name, *protected = (_read_attribute(key, str, attributes) for key in names)
         mechanism_type: type[Mechanism] = lookup("mechanisms", name)
-        if protected != [mechanism_type.protected_outputs, PRIVACY_UNITS[mechanism_type.unit]]:
+        if protected != [mechanism_type.protected_outputs, mechanism_type.privacy_unit]:
             raise InputError(f"the mechanism {name!r} does not protect {' of '.join(protected)!r}")
         mechanism = mechanism_type(**_read_dataclass_fields(mechanism_type, attributes))
         has_selection = "select" in attributes

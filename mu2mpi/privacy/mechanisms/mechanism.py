@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from mu2mpi.privacy.noise.noise_stream import Key, StreamRange
 MIN_POSITIVE = math.ulp(0.0)  # smallest positive float
 MAX_FLOAT = sys.float_info.max  # largest finite float
-PRIVACY_UNITS = {"sample": "one sample of one machine", "machine": "one machine with all its samples"}
 INVALID_GUARANTEE_MESSAGE = "A guarantee must be a number >= 0. Fix the mechanism's code."
 
 
@@ -41,7 +40,8 @@ class Mechanism(ABC):
     component_kind: ClassVar[str] = "mechanisms"
     name: ClassVar[str]  # value of --mechanism
     options: ClassVar[type[Options]] = Options
-    unit: ClassVar[str] = "sample"  # what is replaced or zeroed out: a key of `PRIVACY_UNITS`
+    unit: ClassVar[str] = "sample"  # what is replaced or zeroed out, and in full:
+    privacy_unit: ClassVar[str] = "one sample of one machine"
     protected_outputs: ClassVar[str] = "all releases"  # or "last iterate": what the guarantee is about
     budget_parameter: ClassVar[str] = "rho"  # or "epsilon": the number of a `Budget` that noise is scaled to
     reveals_messages: ClassVar[bool] = True  # whether the guarantee covers messages, not the output alone
@@ -230,7 +230,7 @@ class Mechanism(ABC):
 
     def file_attributes(self) -> dict[str, Any]:
         """HDF5 attributes of the mechanism: its name, what it protects, and its fields."""
-        protected = {"protects": self.protected_outputs, "privacy_unit": PRIVACY_UNITS[self.unit]}
+        protected = {"protects": self.protected_outputs, "privacy_unit": self.privacy_unit}
         return {"mechanism": self.name, **protected, **asdict(self)}
 
     def range_errors(self) -> list[str]:

@@ -15,7 +15,7 @@ class PoissonMachinesMechanism(PoissonMechanism):
     differentially private recurrent language models", 2018.
     """
 
-    name, unit = "poisson-machines", "machine"
+    name, unit, privacy_unit = "poisson-machines", "machine", "one machine with all its samples"
     subsampling = name
 
     @property
