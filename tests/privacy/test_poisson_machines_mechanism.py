@@ -13,12 +13,12 @@ from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.execution.plan import resolve_plan
-from mu2mpi.privacy.mechanisms.mechanism import PRIVACY_UNITS
 from mu2mpi.privacy.mechanisms.poisson_machines_mechanism import PoissonMachinesMechanism
 from mu2mpi.privacy.mechanisms.poisson_mechanism import PoissonMechanism
 from mu2mpi.privacy.statement import PrivacyStatement, budget_concerns
 
 DELTA = 1e-5
+PRIVACY_UNITS = {"sample": "one sample of one machine", "machine": "one machine with all its samples"}
 SETTINGS = {"method": "fedavg", "unit": "machine", "machines": 10, "participants": 3, "server": "trusted",
             "delta": DELTA, "epsilon": 3.0, "rounds": 8, "seed": 1, "evaluations": 1}  # fmt: skip
 
