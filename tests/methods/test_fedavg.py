@@ -231,7 +231,8 @@ def test_presets_by_hand():
 
 # ------------------------------------------------------------------------------------------- refusals
 
-EACH_STEP = "adds noise in each local step of a machine. Use --server untrusted without --noise aggregate"
+EACH_STEP = "adds Gaussian noise in each local step of a machine. Use --server untrusted without --noise"
+IN_SUMS = "--unit machine hides machines in sums"
 
 
 @pytest.mark.parametrize(
@@ -239,15 +240,15 @@ EACH_STEP = "adds noise in each local step of a machine. Use --server untrusted 
     [
         *(({"server": server}, EACH_STEP) for server in ("trusted", "aggregated", "shuffled")),
         ({"noise": "aggregate"}, EACH_STEP),
-        ({"mechanism": "poisson-machines"}, "--method fedavg needs --mechanism gaussian. Leave it out."),
-        ({"mechanism": "correlated"}, "--method fedavg needs --mechanism gaussian. Leave it out."),
-        ({"noise_correlation": 0.5}, "--method fedavg needs --mechanism gaussian. Leave it out."),
+        ({"mechanism": "poisson-machines"}, EACH_STEP),
+        ({"mechanism": "correlated"}, EACH_STEP),
+        ({"noise_correlation": 0.5}, EACH_STEP),
         ({"participants": 2}, "--participants needs --unit machine; with --unit sample, all machines"),
-        ({"unit": "machine"}, "--server untrusted reveals each message. Use --server trusted or aggregated."),
+        ({"unit": "machine"}, IN_SUMS),
         ({"unit": "machine", "server": "trusted", "mechanism": "gaussian"},
-         "--unit machine needs --mechanism poisson-machines. Leave it out."),
+         IN_SUMS),
         ({"unit": "machine", "server": "trusted", "mechanism": "poisson"},
-         "--unit machine needs --mechanism poisson-machines. Leave it out."),
+         IN_SUMS),
         ({"unit": "machine", "server": "shuffled"}, "--mechanism"),
         ({"unit": "person"}, "unit = "),
         ({"local_steps": 0}, "local_steps = "),

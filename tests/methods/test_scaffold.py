@@ -94,10 +94,10 @@ def test_iterates_reveal_messages_unless_momentum_hides_their_changes():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"server": "trusted"}, "--method scaffold adds noise in each local step"),
-        ({"server": "aggregated"}, "--method scaffold adds noise in each local step"),
-        ({"noise": "aggregate"}, "--method scaffold adds noise in each local step"),
-        ({"mechanism": "correlated"}, "--method scaffold needs --mechanism gaussian. Leave it out."),
+        ({"server": "trusted"}, "--method scaffold adds Gaussian noise in each local step"),
+        ({"server": "aggregated"}, "--method scaffold adds Gaussian noise in each local step"),
+        ({"noise": "aggregate"}, "--method scaffold adds Gaussian noise in each local step"),
+        ({"mechanism": "correlated"}, "--method scaffold adds Gaussian noise in each local step"),
         ({"unit": "machine"}, "unit needs method = fedavg"),
         ({"participants": 2}, "participants needs method = fedavg"),
         ({"server_optimizer": "adam"}, "server_optimizer needs method = fedavg"),

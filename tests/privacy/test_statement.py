@@ -177,6 +177,7 @@ def test_a_file_repeats_every_statement(mechanism, noise):
     own -= {"mechanism", "selection", "comparisons"}
     own |= {"mu", "tpr_at_fpr_0.001", "tpr_at_fpr_0.01", "tpr_at_fpr_0.1", "attack_accuracy"}
     own |= {"epsilon_replace", "epsilon_zero_out"}
+    own |= {"privacy_unit"}
     assert set(attributes) == {*own, "mechanism", "protects"}
     for name in own:
         assert getattr(made, name) == attributes[name]
