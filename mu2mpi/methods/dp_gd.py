@@ -43,12 +43,15 @@ class DpGd(Method):
 
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings: momentum 0.9, which needs a tenth of the rounds."""
-        n, experiment = constants.public_facts.samples / constants.machines, constants.experiment
-        K = min(n, experiment.batch or n)
-        momentum = 0.9 if experiment.momentum is None else experiment.momentum
+        momentum = 0.9 if constants.experiment.momentum is None else constants.experiment.momentum
+        return {**self.settings_with_gain(constants, 1 / (1 - momentum)), "momentum": momentum}
+
+    def settings_with_gain(self, constants: PresetConstants, gain: float) -> dict[str, Any]:
+        """Return the practical preset's settings for rounds that move as far as `gain` gradient steps."""
+        n = constants.public_facts.samples / constants.machines
+        K = min(n, constants.experiment.batch or n)
         noise_divisor, rounds_range = math.sqrt(n * K) * constants.noise_reduction, (20, round(400 * n / K))
-        settings = constants.multi_pass_settings(noise_divisor, rounds_range, 0.25, 1 / (1 - momentum))
-        return {**settings, "momentum": momentum}
+        return constants.multi_pass_settings(noise_divisor, rounds_range, 0.25, gain)
 
     def first_averaged_round(self, rounds: int, options: Any) -> int | None:
         """Return the first round that the output averages: that of the tail, or 2 without a tail."""

@@ -66,6 +66,7 @@ class FedAvg(DpGd):
     summary = "several local steps between messages; --unit machine hides whole machines"
     options: ClassVar[type[DpGdOptions]] = FedAvgOptions
     estimator, query_point = Estimator("local-steps", 1, is_cumulative=False), LAST_ITERATE
+    preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale"))
     supports_partial_participation = False
 
     def select_variant(self, options: Any) -> Method:
@@ -89,11 +90,9 @@ class FedAvg(DpGd):
         return 2, {"batch": 2}
 
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
-        """Return the practical preset's settings: about the steps of DP-GD, in rounds of local steps."""
-        settings = super().choose_settings(constants)
-        H = constants.experiment.method_options.local_steps
-        settings["rounds"] = max(2, math.ceil(settings["rounds"] / H))
-        return settings
+        """Return the practical preset's settings: those of DP-GD, without momentum and with local steps."""
+        options = constants.experiment.method_options
+        return self.settings_with_gain(constants, options.local_steps / (1 - (options.momentum or 0)))
 
     def batching(self, problem: Problem, rounds: int | None) -> LocalBatches:
         """Return cyclic batches of local steps, by default of as many as `DpGd.batching` has rounds."""
@@ -174,11 +173,9 @@ class _FedAvgOfMachines(FedAvg):
 
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings, with 20 to 400 rounds."""
-        options = constants.experiment.method_options
-        H, momentum = options.local_steps, 0.9 if options.momentum is None else options.momentum
-        gain = H / (1 - momentum)
-        settings = constants.multi_pass_settings(constants.machines, (20, 400), 0.25, gain)
-        return {**settings, "clip_norm": H * settings["clip_norm"], "momentum": momentum}
+        H, momentum = constants.experiment.local_steps, constants.experiment.momentum or 0
+        settings = constants.multi_pass_settings(constants.machines, (20, 400), 0.25, H / (1 - momentum))
+        return {**settings, "clip_norm": H * settings["clip_norm"]}
 
     def contribution_bound(self, problem: Problem) -> float:
         """Return the bound on a message's norm: that of a gradient for each local step."""
