@@ -126,7 +126,7 @@ class FedAvg(DpGd):
 
     def state_names(self, options: Any) -> tuple[str, ...]:
         is_adam = getattr(options, "server_optimizer", None) == "adam"
-        return ("mean", "mean_square") if is_adam else super().state_names(options)
+        return ("gradient_mean", "gradient_mean_square") if is_adam else super().state_names(options)
 
     def iterates_reveal_messages(self, options: Any) -> bool:
         return not self.state_names(options)
