@@ -67,12 +67,12 @@ from mu2mpi.execution import simulation as watch
 from mu2mpi.federation.machine import Machines
 from mu2mpi.core.parallel import world
 watch.DECISION_INTERVAL_SECONDS = watch.FIRST_CHECKPOINT_SECONDS = 0.0
-observe, (name, rank, t) = Machines.accumulate_increments, sys.argv[1:4]
-def signalled(self, now, *points):
+read, (name, rank, t) = Machines.read_samples, sys.argv[1:4]
+def signalled(self, now):
     if now == int(t) and rank in ("all", str(world().rank)):
         os.kill(os.getpid(), getattr(signal, name))
-    observe(self, now, *points)
-Machines.accumulate_increments = signalled
+    return read(self, now)
+Machines.read_samples = signalled
 sys.exit(main(sys.argv[4:]))
 """
 

@@ -11,10 +11,11 @@ from helpers.sources import random_source
 
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core.errors import InputError
+from mu2mpi.core.errors import InputError, Interrupted
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.execution.job import run
-from mu2mpi.execution.plan import open_source
+from mu2mpi.execution.plan import open_source, resolve_plan
+from mu2mpi.execution.simulation import CheckpointAction, CheckpointPolicy, Simulation
 
 POPULATION = {"data": "population", "features": 4, "heterogeneity": 0.5}
 DRAWN = {"rounds": 12, "batch": 20, "epsilon": 0.5, "clip_norm": 1.0}
@@ -36,6 +37,23 @@ CASES = [
     *({"server": s, "preset": "practical", **own} for s in BOTH for own in PRESETS),
     *({"server": s, "method": "localized-srgd", "phases": 3, "rounds": 10} for s in BOTH),
     {"server": "trusted", "method": "objective-perturbation", "rounds": 20},
+    *(
+        {"method": method, "local_steps": 3, "rounds": 7, **own}
+        for method in ("fedavg", "scaffold")
+        for own in ({}, {"batch": 50, "momentum": 0.5, "l2": 0.1})
+    ),
+    *(
+        {
+            "method": "fedavg",
+            "server": s,
+            "unit": "machine",
+            "participants": 3,
+            "local_steps": 3,
+            "rounds": 9,
+            "server_optimizer": optimizer,
+        }
+        for s, optimizer in (("trusted", "adam"), ("aggregated", "average"))
+    ),
     *({"server": s, "method": "noisy-minibatch-sgd", **DRAWN} for s in BOTH),
     *({"server": s, "method": "noisy-minibatch-sgd", **DRAWN, **POPULATION} for s in BOTH),
     *({"server": s, "rounds": 30, **POPULATION} for s in BOTH),
@@ -116,6 +134,34 @@ def test_shuffled_bits_equal_those_of_one_process(communicator, machines):
     )
     assert_same(ours, share_result(alone, communicator))
     assert ours.privacy == alone.privacy
+
+
+class StopBeforeRound5(CheckpointPolicy):
+    """Stops a run on all ranks; rank 0 keeps its state."""
+
+    state = None
+
+    def decide(self, t):
+        return CheckpointAction.SAVE_AND_STOP if t == 5 else CheckpointAction.CONTINUE
+
+    def save(self, action, state):
+        self.state = state
+        raise Interrupted(4)
+
+
+def test_control_variates_of_a_stopped_run_go_to_the_ranks_that_host_their_machines(communicator):
+    """Of a run on all ranks that one process resumes, and the other way round."""
+    experiment = Experiment(method="scaffold", machines=5, local_steps=3, rounds=8, seed=3)
+    found = []
+    for before, after in ((communicator, Communicator()), (Communicator(), communicator)):
+        plan, policy = resolve_plan(experiment, random_source(1, 600, 13, 5), before.size), StopBeforeRound5()
+        with pytest.raises(Interrupted):
+            Simulation(plan, before).run(checkpoint_policy=policy)
+        state = communicator.bcast_object(policy.state)
+        assert state.last_messages.any(axis=(1, 2)).all()
+        found.append(Simulation(plan, after, state if after.rank == 0 else None).run().w.tobytes())
+    alone = simulation_of(experiment, random_source(1, 600, 13, 5)).run().w.tobytes()
+    assert found == [alone, alone]
 
 
 def test_every_rank_gets_the_same_result_and_holds_only_its_samples(communicator):

@@ -154,6 +154,24 @@ def test_a_signal_stops_all_ranks_with_a_checkpoint(name, ranks, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.mpi
+@pytest.mark.parametrize(("ranks", "others"), [(3, 2), *slow((2, 1), (1, 3))])
+def test_control_variates_of_all_machines_survive_a_signal_and_a_change_of_ranks(ranks, others, tmp_path):
+    """Though each rank holds those of its own machines alone."""
+    settings = {"method": "scaffold", "local_steps": 3, "rounds": 30}
+    data = {"data": "synthetic", "samples": 900, "machines": 3, "seed": 4, "evaluations": 8}
+    path, own = tmp_path / "a.h5", ["--method", "scaffold", "--local-steps", "3", "--rounds", "30"]
+    ended = signalled(ranks, "SIGUSR1", ranks - 1, 20, "run", *LONG, *own, "--output", path)
+    assert ended.returncode == 75, ended.stderr
+    state = read_checkpoint(checkpoint_path(path))
+    assert state.rounds_done == 20
+    assert len(state.last_messages) == 3
+    resumed = mpirun(others, "-m", "mu2mpi", "run", *LONG, *own, "--output", path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert_same(read_result(path), run(Experiment(**data, **settings)))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "code"),
     [
