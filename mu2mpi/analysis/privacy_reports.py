@@ -206,8 +206,8 @@ def group_privacy_guarantee(result: Result, group_size: GroupSize) -> Guarantee:
         takes_part = plan.mechanism_index >= 0
         mechanisms = [plan.mechanisms[k] for k in plan.mechanism_index[takes_part].tolist()]
         rounds = plan.participation.counts[takes_part].tolist()
-    # With subsampling, any sample may be used.
-    all_samples = batching.samples_per_machine
+    # With subsampling, any sample may be used. Those of a machine that is hidden as a whole count as one.
+    all_samples = batching.samples_per_machine if privacy.mechanism.unit == "sample" else 1
     used = [all_samples if batching.subsampling else batching.distinct_samples_until(n) for n in rounds]
     held = [PersonSamples(m, min(n, group_size.samples or n)) for m, n in zip(mechanisms, used, strict=True)]
     if privacy.selection is not None:

@@ -90,7 +90,7 @@ def run_local_steps(  # type: ignore[no-untyped-def]
         else:
             squared, factor = _add_clipped_mean(message_sum, total, batch_size, max_message_norm)
             largest = max(largest, squared * clipping[1] ** 2)
-            clipped_count += factor < 1.0
+            clipped_count += steps * batch_size * (factor < 1.0)
     return largest, clipped_count
 
 

@@ -16,12 +16,13 @@ from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.methods.dp_gd import DpGd, DpGdOptions
 from mu2mpi.methods.method import Iterates, Method, batch_field, check_batch
-from mu2mpi.methods.presets.practical import PresetConstants
+from mu2mpi.methods.presets.practical import PresetConstants, round_to_four_digits
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 MAX_LOCAL_STEPS = 1000  # With more, sums of the noise of a round might overflow the grid.
 DEFAULT_LOCAL_STEPS = 5
+MESSAGE_CLIP_RATIO = 1 / 20  # of the preset's clipping norms of a message, and of the gradients in it
 _ADAM_DECAY = 0.99  # of squares (Reddi et al., 2021)
 _ADAM_FLOOR = 1e-3  # added to their roots, in units of the clipping norm per root of the dimension
 
@@ -172,10 +173,11 @@ class _FedAvgOfMachines(FedAvg):
         return 1, {"batch": 1} | ({} if options.participants else {"participants": round(machines / 3)})
 
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
-        """Return the practical preset's settings, with 20 to 400 rounds."""
-        H, momentum = constants.experiment.local_steps, constants.experiment.momentum or 0
-        settings = constants.multi_pass_settings(constants.machines, (20, 400), 0.25, H / (1 - momentum))
-        return {**settings, "clip_norm": H * settings["clip_norm"]}
+        """Return the practical preset's settings: short messages, in 20 to 400 rounds."""
+        experiment, gain = constants.experiment, 1 / (1 - (constants.experiment.momentum or 0))
+        C = round_to_four_digits(MESSAGE_CLIP_RATIO * experiment.local_steps * constants.clip_norm)
+        constants = constants._replace(clip_norm=C, effective_clip_norm=experiment.clip_norm or C)
+        return constants.multi_pass_settings(constants.machines, (20, 400), 0.25, gain)
 
     def contribution_bound(self, problem: Problem) -> float:
         """Return the bound on a message's norm: that of a gradient for each local step."""

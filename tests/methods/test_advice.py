@@ -36,7 +36,9 @@ def test_methods_without_advice_are_within_five_points_of_the_best(server):
             run({**SETTINGS, **settings, "seed": k}, progress=False).history.test_accuracy[-1] for k in seeds
         ]
         accuracies[method, has_advice] = 100 * np.mean(final)
-    best = max(accuracies.values())
+    # Several local steps between messages may do better than any method that has one.
+    has_local_steps = lambda method: "local_steps" in lookup("methods", method).options.model_fields  # noqa: E731
+    best = max(accuracy for (method, _), accuracy in accuracies.items() if not has_local_steps(method))
     assert len(accuracies) >= 7
     for (method, has_advice), accuracy in accuracies.items():
         assert has_advice or accuracy > best - 5, (method, accuracy, best)

@@ -215,16 +215,16 @@ def test_learning_rates_by_hand():
 
 
 def test_presets_by_hand():
-    """As many steps as DP-GD; a machine's message has the clipping norm of its local steps."""
+    """The steps of DP-GD without momentum; a machine's message has the clipping norm of its local steps."""
     source = random_source(1, 400, 6, 4)
     common = {"preset": "practical", "machines": 20, "rho": 1.0, "server": "untrusted"}
     plan = lambda **own: resolve_plan(Experiment(**common | own), source, 1).experiment  # noqa: E731
-    steps, fedavg = plan(method="dp-gd"), plan(method="fedavg", local_steps=3)
-    assert fedavg.rounds == max(2, math.ceil(steps.rounds / 3))
+    steps, fedavg = plan(method="dp-gd", momentum=1 - 1 / 3), plan(method="fedavg", local_steps=3)
+    assert fedavg.rounds == steps.rounds
     assert (fedavg.clip_norm, fedavg.diameter, fedavg.tail) == (steps.clip_norm, steps.diameter, steps.tail)
-    assert (fedavg.momentum, fedavg.eta_scale) == (steps.momentum, steps.eta_scale)
+    assert (fedavg.momentum, fedavg.eta_scale) == (None, pytest.approx(steps.eta_scale))
     machine = plan(method="fedavg", unit="machine", server="trusted", local_steps=3)
-    assert machine.clip_norm == pytest.approx(3 * steps.clip_norm)
+    assert machine.clip_norm == pytest.approx(3 * steps.clip_norm / 20)
     assert machine.participants == 10
     assert 20 <= machine.rounds <= 400
 
