@@ -250,8 +250,8 @@ def check_compatibility(experiment: Experiment) -> None:
             f"--mechanism {mechanism} does not work with --server {experiment.server}, which uses "
             f"{trust_mode.mechanism} noise. Leave out --mechanism, or choose another server"
         )
-    if lookup("mechanisms", mechanism).is_server_specific and trust_mode.mechanism is None:
-        servers = [name for name in known_names("servers") if lookup("servers", name).mechanism == mechanism]
+    servers = [name for name in known_names("servers") if lookup("servers", name).mechanism == mechanism]
+    if servers and trust_mode.mechanism is None:
         raise InputError(
             f"--mechanism {mechanism} needs --server {' or '.join(servers)}, got {experiment.server}. "
             "Leave out --mechanism, or choose another server"

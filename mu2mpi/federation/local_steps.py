@@ -18,8 +18,6 @@ from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.model.ball import projection_factor
 from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, IndependentNoiseSource, add_noise, padded_zeros
 
-MAX_GRADIENT_NORM_RATIO = 1000.0  # largest norm of a sample's gradient, in clipping norms of a message
-
 
 @inline
 def _local_step(y, total, noised, control, last_messages, i, steps, step_factor):  # type: ignore[no-untyped-def]
@@ -105,7 +103,7 @@ class LocalMachines(Machines):
         self._max_message_norm, spacing = 0.0, constants.mechanism.grid_spacing
         if self._hides_machines:
             self._max_message_norm = constants.reduced_clip_norm / spacing
-            self.clipping = local_clip_norm(constants.problem.G, constants.mechanism.clip_norm), spacing
+            self.clipping = constants.problem.local_clip_norm(constants.mechanism.clip_norm), spacing
         self._steps, self._batch_size = batching.local_steps, batching.local_batch
         self._step_factor = constants.eta * spacing / self._batch_size
         shape = self.message_sum.shape
@@ -141,8 +139,3 @@ class LocalMachines(Machines):
     def noised_message(self, t: int) -> IntArray:
         """Return the sum of the messages, which has the noise of local steps unless machines are sampled."""
         return super().noised_message(t) if self._hides_machines else self.message_sum
-
-
-def local_clip_norm(max_gradient_norm: float, message_norm: float) -> float:
-    """Return the clipping norm of gradients in the steps of messages that are clipped to `message_norm`."""
-    return min(max_gradient_norm, MAX_GRADIENT_NORM_RATIO * message_norm)

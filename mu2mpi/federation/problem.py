@@ -99,6 +99,10 @@ class Problem:
         run = None if self.per_machine_plan is None else self.per_machine_plan.participation
         return float(run.counts.mean()) / run.rounds if run else 1.0
 
+    def local_clip_norm(self, message_norm: float) -> float:
+        """Return the clipping norm of gradients in local steps whose message is clipped to `message_norm`."""
+        return min(self.G, 1000 * message_norm)  # G may be infinite, but sums of gradients are integers.
+
     def noise_std_and_reduction(self, mechanism: Mechanism) -> tuple[float, float]:
         """Return the noise std of a message, and its ratio to the noise std of the averaged message."""
         if self.per_machine_plan is None:

@@ -21,8 +21,6 @@ from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 MAX_LOCAL_STEPS = 1000  # With more, sums of the noise of a round might overflow the grid.
-DEFAULT_LOCAL_STEPS = 5
-MESSAGE_CLIP_RATIO = 1 / 20  # of the preset's clipping norms of a message, and of the gradients in it
 _ADAM_DECAY = 0.99  # of squares (Reddi et al., 2021)
 _ADAM_FLOOR = 1e-3  # added to their roots, in units of the clipping norm per root of the dimension
 
@@ -30,9 +28,7 @@ _ADAM_FLOOR = 1e-3  # added to their roots, in units of the clipping norm per ro
 class LocalOptions(DpGdOptions):
     """Options of methods with local steps: their number and batches, averaging, and the server's momentum."""
 
-    local_steps: int = Field(
-        DEFAULT_LOCAL_STEPS, ge=1, le=MAX_LOCAL_STEPS, description="number of local steps in each round"
-    )
+    local_steps: int = Field(5, ge=1, le=MAX_LOCAL_STEPS, description="number of local steps in each round")
     batch: int | None = batch_field(
         "batch size of a local step, in passes over a machine's samples [default: all of its samples]"
     )
@@ -82,9 +78,7 @@ class FedAvg(DpGd):
                 "untrusted without --noise and --mechanism, or --method fedavg --unit machine."
             )
         if getattr(options, "participants", None) is not None:
-            raise ValueError(
-                "--participants needs --unit machine; with --unit sample, all machines take part."
-            )
+            raise ValueError("--participants needs --unit machine. Otherwise all machines take part.")
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
         """Return the audit's samples per machine, two, and local steps on both: they reach the claim."""
@@ -173,9 +167,9 @@ class _FedAvgOfMachines(FedAvg):
         return 1, {"batch": 1} | ({} if options.participants else {"participants": round(machines / 3)})
 
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
-        """Return the practical preset's settings: short messages, in 20 to 400 rounds."""
+        """Return the practical preset's settings: messages that most machines fill, in 20 to 400 rounds."""
         experiment, gain = constants.experiment, 1 / (1 - (constants.experiment.momentum or 0))
-        C = round_to_four_digits(MESSAGE_CLIP_RATIO * experiment.local_steps * constants.clip_norm)
+        C = round_to_four_digits(constants.clip_norm / 4)
         constants = constants._replace(clip_norm=C, effective_clip_norm=experiment.clip_norm or C)
         return constants.multi_pass_settings(constants.machines, (20, 400), 0.25, gain)
 
@@ -188,9 +182,8 @@ class _FedAvgOfMachines(FedAvg):
         batching = super().batching(problem, rounds or 100)
         participants = expected_participants(problem)
         if participants > problem.machines:
-            raise InputError(
-                f"--participants must be at most {problem.machines} (machines), got {participants}."
-            )
+            limit = f"--participants must be at most {problem.machines} (machines)"
+            raise InputError(f"{limit}, got {participants}.")
         return SampledMachines(**vars(batching), probability=participants / problem.machines)
 
     def resolve_options(self, problem: Problem, batching: Any) -> dict[str, Any]:
@@ -200,10 +193,8 @@ class _FedAvgOfMachines(FedAvg):
         self, problem: Problem, batching: Any, participations: int | None = None
     ) -> ReleasedSums:
         """Return the released sums: one in each round, of a message of every machine that takes part."""
-        from mu2mpi.federation.local_steps import local_clip_norm
-
         C = self.clip_norm(problem)
-        terms = math.ceil(batching.samples_per_round * local_clip_norm(problem.G, C) / C)
+        terms = math.ceil(batching.samples_per_round * problem.local_clip_norm(C) / C)
         sums = replace(super().released_sums(problem, batching), rounds=batching.rounds)
         batch_size = batching.probability * batching.samples_per_machine
         return replace(sums, increments_per_message=terms, batch_size=batch_size)

@@ -215,7 +215,7 @@ def test_learning_rates_by_hand():
 
 
 def test_presets_by_hand():
-    """The steps of DP-GD without momentum; a machine's message has the clipping norm of its local steps."""
+    """The steps of DP-GD without momentum; messages of machines are short."""
     source = random_source(1, 400, 6, 4)
     common = {"preset": "practical", "machines": 20, "rho": 1.0, "server": "untrusted"}
     plan = lambda **own: resolve_plan(Experiment(**common | own), source, 1).experiment  # noqa: E731
@@ -224,7 +224,7 @@ def test_presets_by_hand():
     assert (fedavg.clip_norm, fedavg.diameter, fedavg.tail) == (steps.clip_norm, steps.diameter, steps.tail)
     assert (fedavg.momentum, fedavg.eta_scale) == (None, pytest.approx(steps.eta_scale))
     machine = plan(method="fedavg", unit="machine", server="trusted", local_steps=3)
-    assert machine.clip_norm == pytest.approx(3 * steps.clip_norm / 20)
+    assert machine.clip_norm == pytest.approx(steps.clip_norm / 4)
     assert machine.participants == 10
     assert 20 <= machine.rounds <= 400
 
@@ -243,7 +243,7 @@ IN_SUMS = "--unit machine hides machines in sums"
         ({"mechanism": "poisson-machines"}, EACH_STEP),
         ({"mechanism": "correlated"}, EACH_STEP),
         ({"noise_correlation": 0.5}, EACH_STEP),
-        ({"participants": 2}, "--participants needs --unit machine; with --unit sample, all machines"),
+        ({"participants": 2}, "--participants needs --unit machine. Otherwise all machines"),
         ({"unit": "machine"}, IN_SUMS),
         ({"unit": "machine", "server": "trusted", "mechanism": "gaussian"},
          IN_SUMS),

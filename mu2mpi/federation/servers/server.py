@@ -54,14 +54,13 @@ def create_machines_and_server(
     key: Key,
 ) -> "tuple[Machines, Server]":
     """Return a rank's machines, without the noise key if the server is central, and its server."""
+    from mu2mpi.federation.local_steps import LocalMachines
+    from mu2mpi.federation.machine import Machines
+
     trust_mode: Any = constants.problem.trust_mode
     server = trust_mode(constants, hosted_machines, communicator, key)
-    machine_key = None if trust_mode.is_central else key
+    own_key = None if trust_mode.is_central else key
     if not constants.estimator.local_steps:
-        from mu2mpi.federation.machine import Machines
-
-        return Machines(constants, hosted_machines, reader, machine_key), server
-    from mu2mpi.federation.local_steps import LocalMachines
-
+        return Machines(constants, hosted_machines, reader, own_key), server
     control = server.iterates.optimizer_state.get("control")
-    return LocalMachines(constants, hosted_machines, reader, machine_key, control=control), server
+    return LocalMachines(constants, hosted_machines, reader, own_key, control=control), server

@@ -48,7 +48,6 @@ class BinomialMechanism(GaussianMechanism):
     """Binomial noise of fair coins of `noise_shares` machines per sum; composes as `GaussianMechanism`."""
 
     name = "binomial"
-    is_server_specific = True
     noise_description = ", of fair coins, as private as normal noise but for a probability of e^-640"
     field_ranges = GaussianMechanism.field_ranges | {
         "fair_bits": (0, 2**58),

@@ -46,7 +46,6 @@ class Mechanism(ABC):
     budget_parameter: ClassVar[str] = "rho"  # or "epsilon": the number of a `Budget` that noise is scaled to
     reveals_messages: ClassVar[bool] = True  # whether the guarantee covers messages, not the output alone
     noise_description: ClassVar[str] = ""  # appended to the noise std in reports
-    is_server_specific: ClassVar[bool] = False  # only for trust modes that name it as their mechanism
     calibrates_to_participation: ClassVar[bool] = False  # fewer rounds of a machine need less noise
     correlates_rounds: ClassVar[bool] = False  # noise is correlated over rounds, as in DP-FTRL
     # L2 sensitivity of a sum by neighbouring relation, in units of the clipping norm
