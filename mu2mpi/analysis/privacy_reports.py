@@ -298,5 +298,7 @@ def _composition_sentence(group: Sequence[RunContents]) -> list[str]:
             comparison = f"as much as from one run with rho = {rounded_up(composed.rho)}; exactly, "
         bound = f"epsilon = {rounded_up(epsilon)} at delta = {delta:g}"
         sentence = f"whoever sees what {subject} released learns at most {comparison}{bound}{sums}."
+        if any(run.privacy.mechanism.unit == "machine" for run in runs):
+            sentence += " This is about one sample: machines of several runs may have different samples."
     note = " All data files of your own count as data of the same people."
     return [sentence + note * first.source.is_user_data]
