@@ -97,7 +97,11 @@ class Iterates:
         """Subtract the regulariser's gradient l2 x_t, times the step size, from w or self.w, in place."""
         if l2 := self.constants.problem.l2:
             w = self.w if w is None else w
-            w -= step_factor * self._step_size(t) * self.constants.estimator.gradient_weight(t) * l2 * self.x
+            estimator, step = self.constants.estimator, self._step_size(t)
+            shrinkage = step_factor * step * estimator.gradient_weight(t) * l2
+            if estimator.local_steps > 1:  # as many steps on the regulariser alone
+                shrinkage = 1 - max(0.0, 1 - step * l2) ** estimator.local_steps
+            w -= shrinkage * self.x
 
     def projected_step(
         self,

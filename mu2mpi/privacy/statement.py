@@ -227,7 +227,8 @@ class PrivacyStatement:
             protocol = "this is the guarantee of the protocol that is simulated"
             text = f"{fact} ({brief}): {protocol}, and not of the messages that are sent."
             concerns.append(Concern(brief, text))
-        units = int(accounts.samples.sum()) if accounts else mechanism.units
+        units = mechanism.machines * (mechanism.samples if mechanism.unit == "sample" else 1)
+        units = int(accounts.samples.sum()) if accounts else units
         return concerns + budget_concerns(self.epsilon_exact, self.delta, units, mechanism.unit)
 
 

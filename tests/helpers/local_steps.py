@@ -144,7 +144,7 @@ class PlainRun:
                 step = self.mean_step(t, x)
             else:
                 step = next(control_steps) if t == 1 else control_steps.send(x)
-            decay = self.eta * self.H * self.constants.problem.l2 * x
+            decay = (1 - (1 - self.eta * self.constants.problem.l2) ** self.H) * x
             if getattr(options, "server_optimizer", "average") == "adam":
                 step, adam = self.adam_step(-step / self.eta, adam, t)
             else:

@@ -190,7 +190,7 @@ def test_a_machine_is_hidden_with_a_sample_s_noise_scaled_to_its_message():
         constants = method.run_constants(problem, method.batching(problem, 10))
         assert constants.sums_per_round == 1
         assert constants.mechanism.rounds == 10
-        assert constants.mechanism.units == 8
+        assert (constants.mechanism.unit, constants.mechanism.machines) == ("machine", 8)
         assert constants.mechanism.batch_size / constants.mechanism.samples == pytest.approx(1 / 4)
         found.append(constants.mechanism.sigma / C)
     assert found == pytest.approx([found[0]] * 3)
@@ -212,6 +212,27 @@ def test_learning_rates_by_hand():
     constants = resolve_plan(Experiment(**common, **options), source, 1).constants
     V = d * (constants.mechanism.sigma / 2) ** 2 + 0.4**2 / 2
     assert constants.eta == pytest.approx(1 / (H * L + 2 * math.sqrt(V * T) / D))
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
+def test_given_rounds_share_the_path_of_the_preset(method):
+    """Step sizes of all local steps add up to the same, however many there are."""
+    source = random_source(1, 4000, 6, 4)
+    common = {"method": method, "preset": "practical", "machines": 4, "rho": 0.01}
+    paths = [
+        H * T * resolve_plan(Experiment(**common, local_steps=H, rounds=T), source, 1).experiment.eta_scale
+        for H, T in ((1, 100), (5, 100), (50, 20))
+    ]
+    np.testing.assert_allclose(paths, paths[0], rtol=1e-3)
+
+
+def test_arrays_of_a_step_have_names_of_their_own():
+    """Others would overwrite the mean of query points when a run resumes."""
+    for method in ("fedavg", "scaffold"):
+        for own in ({}, {"momentum": 0.5}, {"server_optimizer": "adam"} if method == "fedavg" else {}):
+            experiment = Experiment(method=method, machines=2, **own)
+            names = experiment.chosen_method.state_names(experiment.method_options)
+            assert not {"w", "x", "x_previous", "mean"} & set(names)
 
 
 def test_presets_by_hand():

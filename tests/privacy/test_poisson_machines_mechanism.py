@@ -36,7 +36,7 @@ def test_the_claim_is_that_of_dp_accounting(neighbours, participants, local_step
         participants=participants, local_steps=local_steps, neighbours=neighbours
     )
     mechanism = resolve_plan(experiment, random_source(1, 60, 4, 3), 1).constants.mechanism
-    assert (mechanism.rounds, mechanism.unit, mechanism.units) == (8, "machine", 10)
+    assert (mechanism.rounds, mechanism.unit, mechanism.machines) == (8, "machine", 10)
     relations = dp_accounting.NeighboringRelation
     relation = relations.REPLACE_ONE if neighbours == "replace" else relations.ADD_OR_REMOVE_ONE
     accountant = dp_accounting.pld.PLDAccountant(relation, value_discretization_interval=1e-3)

@@ -218,11 +218,6 @@ class Mechanism(ABC):
         return self.machines * self.samples
 
     @property
-    def units(self) -> int:
-        """Number of privacy units, samples or machines, in the federation."""
-        return self.machines * (self.samples if self.unit == "sample" else 1)
-
-    @property
     def communication_note(self) -> str:
         """Sentences on what the protocol sends beyond the noised sums; empty by default."""
         return ""
