@@ -11,6 +11,7 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.execution.plan import resolve_plan
+from mu2mpi.methods.presets.practical import round_to_four_digits
 
 SOURCE = random_source(1, 400, 6, 4)
 ASKED = {"server": "trusted", "machines": 10, "rho": 4.0, "seed": 1, "evaluations": 1}
@@ -41,6 +42,29 @@ def test_presets_fill_all_settings_that_they_name(method):
     assert chosen.items() <= plan.experiment.settings().items()
     assert planned(method, diameter=7.0, **quiet).experiment.diameter == 7.0
     assert planned(method, normalize="none", **quiet).experiment.normalize == "none"
+
+
+@pytest.mark.parametrize("method", LOCAL_NOISE)
+@pytest.mark.parametrize("batch", [None, 10])
+@pytest.mark.parametrize("momentum", [None, 0.5])
+def test_rounds_of_local_steps_take_the_steps_of_gradient_descent(method, batch, momentum):
+    given = {"server": "untrusted", "batch": batch, "rho": 2.0}
+    local = planned(method, local_steps=5, momentum=momentum, **given).experiment
+    gain = 5 / (1 - (momentum or 0.0))
+    plain = planned("dp-gd", momentum=1 - 1 / gain, **given).experiment
+    names = "rounds", "eta_scale", "clip_norm", "diameter", "tail"
+    assert [local.settings()[n] for n in names] == [plain.settings()[n] for n in names]
+
+
+def test_messages_of_whole_machines_are_clipped_to_a_quarter():
+    given = {"unit": "machine", "server": "trusted", "rho": math.inf, "delta": 1e-5}
+    whole, single = planned("fedavg", **given).experiment, planned("dp-gd").experiment
+    assert (whole.rounds, whole.clip_norm) == (400, round_to_four_digits(single.clip_norm / 4))
+    # A clipping norm of the user's has as much noise.
+    noisy, given = {"unit": "machine", "server": "trusted", "rho": 0.2}, {"clip_norm": 2 * whole.clip_norm}
+    shortened = planned("fedavg", rounds=20, **noisy, **given).experiment
+    steps = planned("fedavg", rounds=20, **noisy).experiment
+    assert 2 * shortened.eta_scale == pytest.approx(steps.eta_scale, rel=1e-3)
 
 
 @pytest.mark.parametrize("batch", [4001, 10**8, 2**32 - 1])
