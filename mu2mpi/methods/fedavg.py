@@ -138,7 +138,7 @@ class FedAvg(DpGd):
             return
         mean, mean_square = (iterates.optimizer_state[name] for name in self.state_names(options))
         beta = 0.9 if options.momentum is None else options.momentum
-        unit = constants.mechanism.clip_norm / math.sqrt(constants.problem.d)
+        unit = constants.sums_per_round * constants.mechanism.clip_norm / math.sqrt(constants.problem.d)
         gradient = message_sum * (step_factor / constants.step_size(t) / unit)
         mean += (1 - beta) * (gradient - mean)
         mean_square += (1 - _ADAM_DECAY) * (gradient * gradient - mean_square)

@@ -154,8 +154,9 @@ class PlainRun:
 
     def adam_step(self, gradient: NDArray, state: Any, t: int) -> tuple[NDArray, Any]:
         """Return the step of FedAdam (Reddi et al., Algorithm 2), with corrected means, and its state."""
-        momentum = self.experiment.method_options.momentum
-        beta, unit = 0.9 if momentum is None else momentum, self.C / math.sqrt(gradient.size)
+        options = self.experiment.method_options
+        beta = 0.9 if options.momentum is None else options.momentum
+        unit = self.C * (self.H if options.unit == "sample" else 1) / math.sqrt(gradient.size)
         scaled = gradient / unit
         m, v = beta * state[0] + (1 - beta) * scaled, 0.99 * state[1] + 0.01 * scaled**2
         corrected = m / (1 - beta**t), v / (1 - 0.99**t)
