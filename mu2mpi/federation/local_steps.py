@@ -5,14 +5,7 @@ from typing import Any
 import numpy as np
 
 from mu2mpi.core.arrays import FloatArray, IntArray
-from mu2mpi.core.kernels import (
-    aligned_zeros,
-    call_kernel,
-    inline,
-    kernel,
-    kernel_address,
-    round_to_integer,
-)
+from mu2mpi.core.kernels import aligned_zeros, call_kernel, inline, kernel, kernel_address, round_to_integer
 from mu2mpi.federation.machine import Machines
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.losses.model.ball import projection_factor
@@ -76,10 +69,11 @@ def run_local_steps(  # type: ignore[no-untyped-def]
             if max_message_norm == 0.0:
                 largest = max(largest, squared)
                 clipped_count += clipped
-            flat_noised[:] = flat_sum
             if std > 0.0:
                 draw = key, MACHINE_STREAM, first_machine + i, 1, (t - 1) * steps + h + 1, std
                 call_kernel(addresses[1], None, (flat_noised, flat_sum, *draw))
+            else:
+                flat_noised[:] = flat_sum
             _local_step(y, total, noised, control, last_messages, i, steps, step_factor)
         if len(last_messages) > 0:
             last_messages[i] = total

@@ -66,12 +66,7 @@ class DpSgd(Method):
         batch = problem.method_options.batch or default_batch_size(total_samples)
         check_batch(batch, total_samples, "all machines")
         rounds = rounds or math.ceil(20 * total_samples / batch)
-        max_rounds = max_accounted_rounds(total_samples, batch)
-        if rounds > max_rounds and math.isfinite(problem.budget.epsilon):
-            raise InputError(
-                f"--rounds must be at most {max_rounds} for the accountant of --method dp-sgd with --batch "
-                f"{batch}, got {rounds}."
-            )
+        check_accounted_rounds(problem, rounds, total_samples, batch, f"--method dp-sgd with --batch {batch}")
         return PoissonBatches(problem.samples, rounds, problem.samples, probability=batch / total_samples)
 
     def resolve_options(self, problem: Problem, batching: Batching) -> dict[str, Any]:
@@ -84,6 +79,15 @@ def default_batch_size(samples: int) -> int:
     return min(samples, max(256, samples // 100))
 
 
-def max_accounted_rounds(samples: int, batch: int) -> int:
-    """Return the largest number of DP-SGD rounds that the accountant composes in bounded memory."""
-    return min(MAX_PLD_ROUNDS, 10**4 * samples // batch)
+def max_accounted_rounds(units: int, batch: int) -> int:
+    """Return the largest number of rounds that the accountant composes in bounded memory."""
+    return min(MAX_PLD_ROUNDS, 10**4 * units // batch)
+
+
+def check_accounted_rounds(problem: Problem, rounds: int, units: int, batch: int, setup: str) -> None:
+    """Raise InputError for more rounds than can be accounted for, with `batch` of so many units in each."""
+    max_rounds = max_accounted_rounds(units, batch)
+    if rounds > max_rounds and math.isfinite(problem.budget.epsilon):
+        raise InputError(
+            f"--rounds must be at most {max_rounds} for the accountant of {setup}, got {rounds}."
+        )

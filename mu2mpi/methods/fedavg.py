@@ -15,6 +15,7 @@ from mu2mpi.federation.estimators import LAST_ITERATE, Estimator
 from mu2mpi.federation.problem import Problem
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.methods.dp_gd import DpGd, DpGdOptions
+from mu2mpi.methods.dp_sgd import check_accounted_rounds
 from mu2mpi.methods.method import Iterates, Method, batch_field, check_batch
 from mu2mpi.methods.presets.practical import PresetConstants, round_to_four_digits
 from mu2mpi.privacy.mechanisms.mechanism import Mechanism
@@ -180,11 +181,12 @@ class _FedAvgOfMachines(FedAvg):
     def batching(self, problem: Problem, rounds: int | None) -> SampledMachines:
         """Return the local steps of sampled machines; by default 100 rounds."""
         batching = super().batching(problem, rounds or 100)
-        participants = expected_participants(problem)
-        if participants > problem.machines:
-            limit = f"--participants must be at most {problem.machines} (machines)"
-            raise InputError(f"{limit}, got {participants}.")
-        return SampledMachines(**vars(batching), probability=participants / problem.machines)
+        participants, machines = expected_participants(problem), problem.machines
+        if participants > machines:
+            raise InputError(f"--participants must be at most {machines} (machines), got {participants}.")
+        setup = f"--unit machine with --participants {participants}"
+        check_accounted_rounds(problem, batching.rounds, machines, participants, setup)
+        return SampledMachines(**vars(batching), probability=participants / machines)
 
     def resolve_options(self, problem: Problem, batching: Any) -> dict[str, Any]:
         return {"participants": expected_participants(problem)}

@@ -296,6 +296,10 @@ def test_numbers_beyond_the_data_are_refused():
     machine = {"method": "fedavg", "machines": 3, "unit": "machine", "server": "trusted"}
     with pytest.raises(InputError, match=r"--participants must be at most 3 \(machines\), got 4"):
         resolve_plan(Experiment(**machine, participants=4), source, 1)
+    with pytest.raises(
+        InputError, match=r"--rounds must be at most 10000 for the accountant of --unit machine"
+    ):
+        resolve_plan(Experiment(**machine, participants=3, rounds=10_001), source, 1)
     chosen = resolve_plan(Experiment(**machine, rho=math.inf), source, 1).experiment
     assert (chosen.participants, chosen.rounds) == (3, 100)
 
