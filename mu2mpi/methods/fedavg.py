@@ -132,8 +132,7 @@ class FedAvg(DpGd):
 
         Adam's step has about the norm of the longest step to an average.
         """
-        constants = iterates.constants
-        options = constants.problem.method_options
+        constants, options = iterates.constants, iterates.constants.problem.method_options
         if getattr(options, "server_optimizer", None) != "adam":
             super().step(iterates, t, message_sum, step_factor)
             return
@@ -158,9 +157,8 @@ class _FedAvgOfMachines(FedAvg):
         """Raise ValueError unless noise protects the sum of messages, and is that of sampled machines."""
         if not experiment.trust_mode.protects_sum_only or experiment.chosen_mechanism != self.mechanism:
             raise ValueError(
-                "--unit machine hides machines in sums, got --server "
-                f"{experiment.server} with {experiment.chosen_mechanism} noise. Use --server trusted or "
-                "aggregated without --mechanism."
+                f"--unit machine hides machines in sums, got --server {experiment.server} with "
+                f"{experiment.chosen_mechanism} noise. Use --server trusted or aggregated and no --mechanism."
             )
 
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
@@ -215,8 +213,7 @@ class _FedAvgOfMachines(FedAvg):
 
 def expected_participants(problem: Problem) -> int:
     """Return the expected number of machines per round: by default a tenth, at least 10."""
-    default = min(problem.machines, max(10, problem.machines // 10))
-    return problem.method_options.participants or default
+    return int(problem.method_options.participants or min(problem.machines, max(10, problem.machines // 10)))
 
 
 _MACHINE_UNIT = _FedAvgOfMachines()

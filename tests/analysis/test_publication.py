@@ -191,7 +191,7 @@ def test_everything_reads_published_files(folder, tmp_path):
     assert problems == []
     assert "/diagnostics" not in text
     assert build_report(runs.summaries)
-    mu2mpi.load(tmp_path / "share.h5").plot("coefficients")
+    mu2mpi.load(tmp_path / "share.h5").plot("tradeoff-curve")
     with xarray.open_dataset(tmp_path / "share.h5", engine="h5netcdf", group="history") as history:
         assert history.test_loss.isnull().all()
         assert list(history.coords) == ["round"]

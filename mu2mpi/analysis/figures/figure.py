@@ -22,7 +22,6 @@ DASHES: Sequence[Any] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 
 MARKERS = "osD^vPX<>p*hd"
 
 MIN_PANEL_WIDTH_INCHES = 1.6
-MIN_PANEL_HEIGHT_INCHES = 0.7
 MAX_FIGURE_HEIGHT_INCHES = 4.0  # inches, unless panels would be less than their smallest height
 MAX_TICK_NAME_CHARACTERS = 24  # characters of a name at a tick
 # Tick labels without an exponent, except for very large or small numbers
@@ -92,6 +91,8 @@ class Layout:
         Titles of the rows, or of the panels of a single row.
     sharex, sharey : bool or str
         Shared axes, as for `matplotlib.pyplot.subplots`.
+    min_height : float
+        Smallest height of a panel in inches.
     """
 
     def __init__(
@@ -104,12 +105,14 @@ class Layout:
         *,
         sharex: Any = False,
         sharey: Any = False,
+        min_height: float = 0.5,
     ) -> None:
         self.options, self.title, self.has_error_bars = options, "", False
         self.legend: list[Any] = []
         fitting_panels = max(1, int(options.width / MIN_PANEL_WIDTH_INCHES))
         lines = -(-columns // fitting_panels)  # of the grid, for each row
-        self._height, size = height, (options.width, rows * lines * (height + 0.4) + 2)
+        self._height, self._min_height = height, min_height
+        size = options.width, rows * lines * (height + 0.4) + 2
         self.figure = NotebookFigure(figsize=size, layout="constrained")
         shape = rows * lines, -(-columns // lines)
         self.grid = self.figure.subplots(*shape, sharex=sharex, sharey=sharey, squeeze=False)
@@ -204,7 +207,7 @@ class Layout:
             for panel in self.grid.flat if step else ():
                 _thin_tick_labels(panel.xaxis)
                 _thin_tick_labels(panel.yaxis)
-            room = max(rows * MIN_PANEL_HEIGHT_INCHES, MAX_FIGURE_HEIGHT_INCHES - height + panel_height)
+            room = max(rows * self._min_height, MAX_FIGURE_HEIGHT_INCHES - height + panel_height)
             inches = min(inches, room / rows)
             figure.set_figheight(height - panel_height + rows * inches)
 

@@ -172,7 +172,7 @@ class RatesFigure(Figure):
             if (fitted := [r for r in rates if (r.is_private, r.variable) == (regime, variable)])
         }
         titles = [REGIME_TITLES[regime] for regime, _ in by_panel]
-        layout = Layout(options, 1, len(by_panel), 2.4, titles)
+        layout = Layout(options, 1, len(by_panel), 2.4, titles, min_height=0.7)
         (grid_rows, grid_columns), limits = layout.grid.shape, {}
         for regime, _ in by_panel:
             in_regime = [rate for rate in rates if rate.is_private == regime]
