@@ -93,9 +93,9 @@ class LocalMachines(Machines):
         """Create the machines; `control` is the server's control variate, shape (rows, F), or None."""
         super().__init__(constants, *arguments)
         batching: Any = constants.batching
-        self._hides_machines = bool(batching.subsampling)
+        # The noise is that of local steps, and messages are not clipped, unless machines are sampled.
         self._max_message_norm, spacing = 0.0, constants.mechanism.grid_spacing
-        if self._hides_machines:
+        if batching.subsampling:
             self._max_message_norm = constants.reduced_clip_norm / spacing
             self.clipping = constants.problem.local_clip_norm(constants.mechanism.clip_norm), spacing
         self._steps, self._batch_size = batching.local_steps, batching.local_batch
@@ -112,7 +112,7 @@ class LocalMachines(Machines):
         samples, clipping = self.read_samples(t), (*self.clipping, self.block_size)
         data = samples.features, samples.labels, samples.feature_scales, samples.bias
         key, std = np.zeros(8, np.uint32), 0.0
-        if self._adds_noise and not self._hides_machines:
+        if self._adds_noise and not self._max_message_norm:
             if not isinstance(self.noise_source, IndependentNoiseSource):
                 raise RuntimeError("these machines hold no noise key")
             key, std = self.noise_source.key, self.noise_source.std_units(t)
@@ -132,4 +132,4 @@ class LocalMachines(Machines):
 
     def noised_message(self, t: int) -> IntArray:
         """Return the sum of the messages, which has the noise of local steps unless machines are sampled."""
-        return super().noised_message(t) if self._hides_machines else self.message_sum
+        return super().noised_message(t) if self._max_message_norm else self.message_sum
