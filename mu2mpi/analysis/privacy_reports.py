@@ -110,9 +110,8 @@ def claim_contradictions(result: Result) -> list[str]:
         return found
     # Computed from the noise, not from the claimed rho. A selection as a whole has no rho.
     rounds, found, expected = experiment.rounds or 1, [], dict[str, Any]()
-    sums_per_round = max(1, mechanism.rounds // rounds)
-    spent: Callable[[int], float] = lambda t: mechanism.rho_spent(t * sums_per_round)  # noqa: E731
-    spent = spent if privacy.selection is None else lambda _: math.nan
+    n, has_rho = mechanism.sums_per_round(rounds), privacy.selection is None
+    spent: Callable[[int], float] = lambda t: mechanism.rho_spent(n * t) if has_rho else math.nan  # noqa: E731
     try:
         if result.accounts is not None:
             constants, batching = result.constants, result.constants.batching

@@ -100,7 +100,7 @@ def _is_in_ball(array: FloatArray, shape: tuple[int, int], radius: float) -> boo
 def _spent_privacy_text(checkpoint: Checkpoint) -> str:
     privacy, done = checkpoint.privacy, checkpoint.rounds_done
     # A machine with fewer rounds than `done` has at most spent its whole budget.
-    sums = done * max(1, privacy.mechanism.rounds // (checkpoint.experiment.rounds or 1))
+    sums = done * privacy.mechanism.sums_per_round(checkpoint.experiment.rounds or 1)
     spent = privacy.mechanism.guarantee(min(sums, privacy.mechanism.rounds))
     texts = []
     for guarantee in (spent, privacy.guarantee):

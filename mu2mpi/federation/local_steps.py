@@ -104,8 +104,7 @@ class LocalMachines(Machines):
         self._sums = *padded_zeros(shape), *padded_zeros(shape)
         self._local_model = aligned_zeros(shape, np.float64)
         self._control = aligned_zeros(shape, np.float64) if control is None else control
-        if control is not None:
-            self.last_messages = np.zeros((self.count, *shape), np.int64)
+        self.last_messages = np.zeros((0 if control is None else self.count, *shape), np.int64)
 
     def accumulate_increments(self, t: int, x: FloatArray, x_previous: FloatArray) -> None:
         """Set the message sum to that of the messages of local steps from x_t."""

@@ -59,7 +59,7 @@ class RunConstants:
     @property
     def sums_per_round(self) -> int:
         """Number of noised sums in a round: 1, or the number of local steps if each has noise."""
-        return max(1, self.mechanism.rounds // self.rounds)
+        return self.mechanism.sums_per_round(self.rounds)
 
     def sum_over_machines(self, t: int, term: Callable[[int], float]) -> float:
         """Return the sum over machines of `term(k)`, for k participations in the first t rounds."""

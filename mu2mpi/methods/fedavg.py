@@ -193,11 +193,10 @@ class _FedAvgOfMachines(FedAvg):
         self, problem: Problem, batching: Any, participations: int | None = None
     ) -> ReleasedSums:
         """Return the released sums: one in each round, of a message of every machine that takes part."""
-        C = self.clip_norm(problem)
+        C, sums = self.clip_norm(problem), super().released_sums(problem, batching)
         terms = math.ceil(batching.samples_per_round * problem.local_clip_norm(C) / C)
-        sums = replace(super().released_sums(problem, batching), rounds=batching.rounds)
-        batch_size = batching.probability * batching.samples_per_machine
-        return replace(sums, increments_per_message=terms, batch_size=batch_size)
+        size = batching.probability * batching.samples_per_machine
+        return replace(sums, rounds=batching.rounds, increments_per_message=terms, batch_size=size)
 
     def gradient_error(self, problem: Problem, batching: Any, mechanism: Mechanism) -> float:
         """Return the RMS error sqrt(V) of an average message."""

@@ -29,7 +29,6 @@ class Scaffold(FedAvg):
 
     def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take the step of FedAvg, and keep the mean sum of a local step for the next round."""
-        batching: Any = iterates.constants.batching
-        steps = iterates.constants.problem.machines * batching.local_steps
+        steps = iterates.constants.problem.machines * iterates.constants.sums_per_round
         iterates.optimizer_state["control"][...] = message_sum / steps
         super().step(iterates, t, message_sum, step_factor)

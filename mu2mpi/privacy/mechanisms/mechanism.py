@@ -186,6 +186,10 @@ class Mechanism(ABC):
         """Std of the fresh noise drawn in round t (1-based), per coordinate of a message."""
         return self.sigma
 
+    def sums_per_round(self, rounds: int) -> int:
+        """Return the number of accounted sums in each of a run's rounds: 1, or that of noised local steps."""
+        return max(1, self.rounds // rounds)
+
     def rho_spent(self, rounds: int) -> float:
         """Compute rho spent in the first `rounds` rounds; NaN if the accountant uses no rho."""
         rho = self.guarantee(rounds).rho
