@@ -70,14 +70,15 @@ def check_data_unchanged(checkpoint: Checkpoint, source: DataSource, output_path
 def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Path) -> None:
     """Raise InputError unless the shapes and values of a checkpoint's arrays are possible for the run."""
     constants, problem = plan.constants, plan.constants.problem
-    q, messages, shape = checkpoint.q, checkpoint.last_messages, (problem.model_rows, problem.features)
-    arrays = Iterates(constants).state_arrays()
+    q, messages, arrays = checkpoint.q, checkpoint.last_messages, Iterates(constants).state_arrays()
     rounds = plan_evaluations(plan).rounds
     radius = problem.radius if plan.experiment.chosen_method.keeps_iterates_in_ball else math.inf
     radii = dict.fromkeys(arrays, radius) | dict.fromkeys(constants.state_names, math.inf)
     is_valid = {
         "iterates": checkpoint.iterates.keys() == arrays.keys()
-        and all(_is_in_ball(array, shape, radii[name]) for name, array in checkpoint.iterates.items()),
+        and all(
+            _is_in_ball(array, arrays[name].shape, radii[name]) for name, array in checkpoint.iterates.items()
+        ),
         "q": (q.dtype, q.shape) == (np.int64, constants.message_shape)
         and -MAX_GRID_SUM < q.min() <= q.max() < MAX_GRID_SUM,
         "last_messages": messages.dtype == np.int64
@@ -89,7 +90,7 @@ def check_checkpoint_arrays(checkpoint: Checkpoint, plan: Plan, output_path: Pat
         raise InputError(f"{invalid[0]} in the checkpoint {path} is not of this run; {CHECKPOINT_ADVICE}")
 
 
-def _is_in_ball(array: FloatArray, shape: tuple[int, int], radius: float) -> bool:
+def _is_in_ball(array: FloatArray, shape: tuple[int, ...], radius: float) -> bool:
     """Return whether an array is a finite model in the ball of this radius, up to rounding errors."""
     if array.dtype != np.float64 or array.shape != shape or not np.all(np.isfinite(array)):
         return False

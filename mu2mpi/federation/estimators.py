@@ -77,7 +77,7 @@ class Estimator:
 
 @dataclass(frozen=True)
 class SecondMoments(Estimator):
-    """Weighted sums of (z, s r) z^T: second moments of samples z, and scaled gradients r z^T at 0."""
+    """Weighted sums of (z, s r) z^T: second moments of samples z, and scaled gradients r z^T."""
 
     def message_shape(self, model_rows: int, features: int) -> tuple[int, int]:
         """Return (F + rows, F)."""
@@ -87,9 +87,9 @@ class SecondMoments(Estimator):
         self, loss_function: "Loss", points: FloatArray, z: FloatArray, label: Any, t: int, clip_norm: float
     ) -> FloatArray:
         """Return w (z, s r) z^T, as `mu2mpi.federation.increments.add_second_moments`."""
-        r = loss_function.losses_and_residuals(0 * (points @ z), np.repeat(label, 2))[1][0]
+        r = loss_function.losses_and_residuals(points @ z, np.repeat(label, 2))[1][0]
         max_square, R = clip_norm / math.sqrt(2), loss_function.zero_residual_bound(len(r))
-        c = np.append(z, math.sqrt(max_square) / R * r)
+        c = np.append(z, math.sqrt(max_square) / max(R, float(np.linalg.norm(r))) * r)
         return np.outer(c, z) * min(1.0, max_square / np.sum(z * z))
 
     def compile_kernel(self, loss_function: "Loss", model_rows: int) -> Any:
@@ -104,5 +104,5 @@ class SecondMoments(Estimator):
 CORRECTED_MOMENTUM = Estimator("corrected-momentum", 2, is_cumulative=True)
 # The sum of gradients of the round's samples alone
 GRADIENT_ESTIMATOR = Estimator("gradient", 1, is_cumulative=False)
-# Of all samples of a round, for the quadratic surrogate of the loss at model 0
+# Of the round's samples, for a quadratic surrogate of the loss at x_t
 SECOND_MOMENTS = SecondMoments("second-moments", 1, is_cumulative=False)

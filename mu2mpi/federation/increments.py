@@ -197,28 +197,31 @@ def add_second_moments(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Add second moments w (z, s r) z^T of samples to a message of shape (F + rows, F), as `add_increments`.
 
-    r is the residual at margins of 0, s = B / R, w = min(1, B^2 / ||z||^2, R^2 / ||r||^2), B^2 = C / sqrt(2).
+    r is the residual at x_t, clipped to the norm R; s = B / R, w = min(1, B^2 / ||z||^2), B^2 = C / sqrt(2).
     """
     (rows, width), largest, clipped_count = x.shape, 0.0, 0
-    max_square, max_residual_square = reduced_clip_norm / np.sqrt(2.0), RESIDUAL_BOUND * RESIDUAL_BOUND
+    max_square, R2 = reduced_clip_norm / np.sqrt(2.0), RESIDUAL_BOUND * RESIDUAL_BOUND
+    squared_scale = max_square / R2
     z, c = zero_sample_block(block_size, width), np.empty((block_size, width + rows))
+    margins, half_margins = np.empty((block_size, rows)), np.empty((block_size, rows))
     for start in range(first_sample, end_sample, block_size):
         count = min(block_size, end_sample - start)
         for i in range(count):
             load_sample(features[start + i], feature_scales[start + i], bias, z[i])
-            r = c[i, width:]
-            r[:] = 0.0
+        model_margins(x, z, width, margins, half_margins)
+        for i in range(count):
+            r = margins[i]
             residual(r, labels[start + i])
             square, residual_square = squared_norm(z[i, :width]), squared_norm(r)
-            largest = max(largest, square * (square + residual_square * (max_square / max_residual_square)))
-            weight = min(1.0, max_square / square, max_residual_square / residual_square)
+            largest = max(largest, square * (square + residual_square * squared_scale))
+            weight, squared_factor = min(1.0, max_square / square), min(1.0, R2 / residual_square)
             is_in_range = MIN_SAFE_SQUARED_NORM <= square <= MAX_SAFE_SQUARED_NORM
             if not (is_in_range and residual_square <= MAX_SAFE_SQUARED_NORM):
-                z[i], r[:], weight = 0.0, 0.0, 0.0
-            clipped_count += weight < MIN_FULL_WEIGHT
+                z[i], r[:], weight, squared_factor = 0.0, 0.0, 0.0, 0.0
+            clipped_count += min(weight, squared_factor) < MIN_FULL_WEIGHT
             for j in range(width):
                 c[i, j] = weight / grid_spacing * z[i, j]
             for k in range(rows):
-                r[k] *= weight / grid_spacing * np.sqrt(max_square / max_residual_square)
+                c[i, width + k] = r[k] * (weight / grid_spacing * np.sqrt(squared_scale * squared_factor))
         _add_block(message, c, z, count, _tie_mask(reduced_clip_norm / grid_spacing))
     return largest, clipped_count

@@ -39,7 +39,7 @@ def take_step(dual, w, x, x_next, message_sum, step_factor, radius, averaging_we
 
 
 class Iterates:
-    """Iterates of a run, zero at first; all arrays have shape (rows, F) and are float64 unless stated.
+    """Iterates of a run, zero at first; arrays are float64 and have shape (rows, F) unless stated.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Iterates:
     x_mean : ndarray or None
         Mean of the recorded query points, if that is the output.
     optimizer_state : dict of ndarray
-        Further arrays of the method's step.
+        Further arrays of the method's step, of a message's shape.
     noised_sum : ndarray of int64 or None
         Noised sum of messages of the last step, where known, until the next round.
     """
@@ -61,7 +61,9 @@ class Iterates:
         self.averaging_weight, self.radius = constants.query_point.averaging_weight, problem.radius
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.x_mean = aligned_zeros(shape, np.float64) if constants.first_averaged_round else None
-        self.optimizer_state = {name: aligned_zeros(shape, np.float64) for name in constants.state_names}
+        self.optimizer_state = {
+            name: aligned_zeros(constants.message_shape, np.float64) for name in constants.state_names
+        }
         self.noised_sum: IntArray | None = None
 
     def public_arrays(self) -> dict[str, FloatArray]:

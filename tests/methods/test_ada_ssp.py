@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from helpers.faults import half_sigma
 from helpers.noise import drawn_noise
-from helpers.plain_losses import LOSSES, PLAIN, random_labels
+from helpers.plain_losses import LOSSES
+from helpers.plain_moments import CURVATURE, plain_minimum, plain_moments, source_for
 from helpers.property_tests import given
 from helpers.simulations import simulation_of
-from helpers.sources import ArraySource
 from hypothesis import strategies as st
 
 from mu2mpi.analysis.privacy_reports import claim_contradictions
@@ -18,48 +18,13 @@ from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.registry import lookup
-from mu2mpi.data.source import Samples
 from mu2mpi.execution.plan import resolve_plan
 from mu2mpi.federation.estimators import SECOND_MOMENTS
 from mu2mpi.losses.model.linear import SAMPLES_PER_BLOCK, solve_regularised
 from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, key_to_uint32, root_key
 
 NAME, SERVERS = "ada-ssp", ("untrusted", "trusted")
-CURVATURE = {"squared": 1.0, "logistic": 1 / 4, "softmax": 1 / 3, "smoothed-hinge": 1.0, "huber": 1.0}
-RESIDUAL = {"squared": 1.0, "logistic": 1 / 2, "softmax": math.sqrt(2 / 3), "smoothed-hinge": math.sqrt(3)}
-RESIDUAL |= {"huber": 1 / 4, "poisson": 1.0}
 seeds = st.integers(0, 2**31)
-
-
-def source_for(loss, seed, n, dimension):
-    """Return a source of uniform features with labels as a loss has them."""
-    rng, loss_function = np.random.default_rng(seed), lookup("losses", loss)
-    classes = 2 if loss == "logistic" else 3
-    sizes = n, 30
-    sets = [
-        Samples(rng.uniform(-1, 1, (size, dimension)), random_labels(rng, loss_function, size, classes))
-        for size in sizes
-    ]
-    source = ArraySource(*sets, classes, 1.0)
-    if loss_function.label_kind == "numbers":
-        source.label_range = (-1.0, 1.0)
-    return source
-
-
-def plain_moments(loss, z, labels, C, rows):
-    """Return the sums of w z z^T and w r z^T over samples with C = sqrt(2) B^2, and the factor B / R."""
-    S, b, B2 = np.zeros((z.shape[1],) * 2), np.zeros((rows, z.shape[1])), C / math.sqrt(2)
-    for sample, label in zip(z, labels, strict=True):
-        w = min(1.0, B2 / (sample @ sample))
-        S += w * np.outer(sample, sample)
-        b += w * np.outer(PLAIN[loss].residual(np.zeros(rows), label), sample)
-    return S, b, math.sqrt(B2) / RESIDUAL[loss]
-
-
-def plain_minimum(S, b, level):
-    """Return -f(S) b with f(s) = (s + m) / (s^2 + m s + m^2), by eigenvalues."""
-    s, V = np.linalg.eigh(S)
-    return -(b @ V) * ((s + level) / (s**2 + level * s + level**2)) @ V.T
 
 
 @pytest.mark.parametrize("server", [*SERVERS, "aggregated"])
@@ -85,7 +50,7 @@ def test_a_run_equals_the_method_in_plain_numpy(server, loss, sizes, rho, clip_n
         clip_norm or math.inf, math.sqrt(2) * constants.problem.max_squared_norm
     )
     assert mechanism.sigma == pytest.approx(1.5 * mechanism.clip_norm / rho)
-    S, b, scale = plain_moments(loss, z, samples.labels, constants.reduced_clip_norm, rows)
+    S, b, scale = plain_moments(loss, z, samples.labels, constants.reduced_clip_norm, np.zeros((rows, F)))
     shares, noise = (1 if M == 1 else M - 1) if server == "aggregated" else 1, np.zeros((F + rows, F))
     if rho < math.inf:
         key = key_to_uint32(simulation.run_keys.noise_key(root_key(seed), result.experiment))
@@ -113,9 +78,9 @@ def test_without_noise_it_is_least_squares():
 @LOSSES
 @given(
     st.tuples(st.integers(1, 9), st.integers(1, 12)), st.sampled_from([1, SAMPLES_PER_BLOCK]),
-    st.sampled_from([0.1, 3.0, 1e3]), st.booleans(), seeds, max_examples=12,
+    st.sampled_from([0.1, 3.0, 1e3]), st.booleans(), st.sampled_from([0.0, 1.0]), seeds, max_examples=12,
 )  # fmt: skip
-def test_the_kernel_adds_what_plain_numpy_adds(loss_function, shape, block, C, is_short, seed):
+def test_the_kernel_adds_what_plain_numpy_adds(loss_function, shape, block, C, is_short, scale_of_x, seed):
     """Also of features whose products are often half-integers, and nothing of samples that are not finite."""
     (n, F), rng, name = shape, np.random.default_rng(seed), loss_function.name
     classes = 2 if name == "logistic" else 3
@@ -126,9 +91,9 @@ def test_the_kernel_adds_what_plain_numpy_adds(loss_function, shape, block, C, i
     z, spacing, q = np.hstack([features, np.ones((n, 1))]), 2.0**-34, np.zeros((F + rows, F), np.int64)
     data = np.vstack([features, np.full((1, F - 1), np.nan)]), np.append(labels, labels[:1])
     add = SECOND_MOMENTS.compile_kernel(loss_function, rows)
-    x, end = np.zeros((rows, F)), n + (F > 1)
+    x, end = scale_of_x * rng.standard_normal((rows, F)), n + (F > 1)
     add(q, x, x, *data, np.ones(n + 1), 1.0, 0, end, 1, C, spacing, block)
-    S, b, scale = plain_moments(name, z, labels, C, rows)
+    S, b, scale = plain_moments(name, z, labels, C, x)
     np.testing.assert_allclose(q * spacing, np.vstack([S, scale * b]), rtol=0, atol=n * (spacing + 1e-13 * C))
 
 
@@ -136,7 +101,7 @@ def test_the_kernel_adds_what_plain_numpy_adds(loss_function, shape, block, C, i
     st.sampled_from(["squared", "logistic", "softmax"]), st.sampled_from([0.3, 3.0]), seeds, max_examples=60
 )
 def test_two_terms_are_within_the_sensitivity(loss, ratio, seed):
-    """As whole numbers on the coarsest grid; two samples at 60 degrees with opposite residuals reach it."""
+    """As whole numbers on the coarsest grid, at any model; at 60 degrees, opposite residuals reach it."""
     rng, loss_function, F = np.random.default_rng(seed), lookup("losses", loss), 2
     source = source_for(loss, seed, 40, F - 1)
     experiment = Experiment(method=NAME, loss=loss, machines=2, rho=1.0, seed=1, clip_norm=ratio)
@@ -146,12 +111,13 @@ def test_two_terms_are_within_the_sensitivity(loss, ratio, seed):
     angle, B = rng.uniform(0, 7, 2), math.sqrt(constants.reduced_clip_norm / math.sqrt(2))
     is_extreme = seed % 2 == 0 and loss != "softmax"
     lengths = np.ones(2) if is_extreme else np.exp(rng.normal(0, 1, 2))
+    x = np.zeros((rows, F)) if is_extreme else 3 * rng.standard_normal((rows, F))
     angle[1] = angle[0] + math.pi / 3 if is_extreme else angle[1]
     labels = np.array([0, 1], np.int32) if loss != "squared" else np.array([-1.0, 1.0])
     terms = []
     for k in range(2):
         first, bias = B * lengths[k] * np.array([math.cos(angle[k]), math.sin(angle[k])])
-        q, x = np.zeros((F + rows, F), np.int64), np.zeros((rows, F))
+        q = np.zeros((F + rows, F), np.int64)
         kernel(q, x, x, np.array([[first]]), labels[k:], np.ones(1), bias, 0, 1, 1,
                constants.reduced_clip_norm, spacing, 1)  # fmt: skip
         terms.append(q * spacing)
