@@ -3,9 +3,8 @@
 import math
 from typing import Any
 
-from mu2mpi.core.arrays import IntArray
+from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.lazy import np
 from mu2mpi.core.registry import register
 from mu2mpi.federation.batching import Batching, DisjointBatches
 from mu2mpi.federation.estimators import LAST_ITERATE, SECOND_MOMENTS
@@ -41,8 +40,9 @@ class AdaSsp(Method):
         return 2, {}
 
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
-        """Return the practical preset's settings: half of the largest useful clipping norm."""
-        clip_norm = round_to_four_digits(constants.max_squared_norm / math.sqrt(2))
+        """Return the practical preset's settings: a clipping norm that only unit-scaled samples can reach."""
+        weight = 1.0 if constants.experiment.sample_scaling == "unit" else 0.5
+        clip_norm = round_to_four_digits(math.sqrt(2) * weight * constants.max_squared_norm)
         return {"clip_norm": clip_norm, "diameter": constants.diameter}
 
     def batching(self, problem: Problem, rounds: int | None) -> Batching:
@@ -56,31 +56,44 @@ class AdaSsp(Method):
         return math.sqrt(2) * problem.max_squared_norm
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
-        return 1.0  # unused
+        return math.inf
 
     def iterates_reveal_messages(self, options: Any) -> bool:
         return True  # An audit observes the sums that the model is computed from.
 
     def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
-        """Move w to the minimum of the loss's quadratic surrogate in round 1, and leave it there.
+        """Take a regularised Newton step, but after empty batches."""
+        if iterates.constants.batching.batch_size(t):
+            self.newton_step(
+                iterates, t, iterates.constants.mechanism.grid_spacing * message_sum.astype(float)
+            )
+        iterates.projected_step(t, message_sum[: len(iterates.w)], 0.0)
 
+    def newton_step(self, iterates: Iterates, t: int, sums: FloatArray) -> None:
+        """Move w to the regularised minimum of the loss's quadratic surrogate at x_t = w.
+
+        `sums`, shape (F + rows, F), are second moments, the mean of t rounds, above scaled gradients.
         Symmetrised moments have noise of std tau on the diagonal and tau / sqrt(2) beside it, whose spectral
-        norm is about sqrt(2 F) tau. Half of it is the regulariser's level.
+        norm is about sqrt(2 F) tau. Half of it is the regulariser's level, but at least 1 / eta in units of
+        the loss.
         """
         from mu2mpi.losses.model.linear import solve_regularised
 
-        constants, F = iterates.constants, message_sum.shape[1]
+        constants, F = iterates.constants, sums.shape[1]
         problem, mechanism = constants.problem, constants.mechanism
-        if t == 1:
-            samples = constants.machine_weight_sum * constants.batching.batch_size(1)
-            max_square = constants.reduced_clip_norm / math.sqrt(2)
-            curvature = problem.loss.curvature_at_zero(problem.classes)
-            scale = math.sqrt(max_square) / problem.loss.zero_residual_bound(problem.model_rows)
-            sums = mechanism.grid_spacing * message_sum.astype(np.float64)
-            moments = (sums[:F] + sums[:F].T) / 2
-            moments.flat[:: F + 1] += samples * problem.l2 / curvature
-            gradients = sums[F:] / (scale * curvature)
-            noise_norm = mechanism.sigma * math.sqrt(2 * F * problem.variance_factor)
-            rounding_error = RELATIVE_ROUNDING_ERROR * math.sqrt(F) * samples * max_square
-            iterates.w[...] = -solve_regularised(moments, gradients, max(noise_norm / 2, rounding_error))
-        iterates.projected_step(t, message_sum[: problem.model_rows], 0.0)
+        samples = constants.machine_weight_sum * constants.batching.batch_size(1)
+        max_square = constants.reduced_clip_norm / math.sqrt(2)
+        curvature = problem.loss.curvature_at_zero(problem.classes)
+        scale = gradient_scale(problem, constants.reduced_clip_norm)
+        moments, l2 = (sums[:F] + sums[:F].T) / 2, samples * problem.l2 / curvature
+        moments.flat[:: F + 1] += l2
+        gradients = sums[F:] / (scale * curvature) + l2 * iterates.x
+        noise_norm = mechanism.sigma * math.sqrt(2 * F * problem.variance_factor / t)
+        rounding_error = RELATIVE_ROUNDING_ERROR * math.sqrt(F) * samples * max_square
+        level = max(noise_norm / 2, samples / (constants.eta * curvature), rounding_error)
+        iterates.w -= solve_regularised(moments, gradients, level)
+
+
+def gradient_scale(problem: Problem, clip_norm: float) -> float:
+    """Return s = B / R, the factor of gradients in messages, where B^2 = clip_norm / sqrt(2)."""
+    return math.sqrt(clip_norm / math.sqrt(2)) / problem.loss.zero_residual_bound(problem.model_rows)
