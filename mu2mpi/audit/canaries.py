@@ -101,6 +101,8 @@ class WorstCase:
 
 # The variants have opposite increments, far longer than the clipping norm, and iterates stay inside the ball
 CLIPPED_CASE = WorstCase("with a clipping norm", 0.01, 100.0, 1.0, chooses_query_points=False)
+# For second moments: a clipping norm would leave gradients, in which the variants differ, little weight
+MOMENTS_CASE = WorstCase("with moments of full weight", None, 100.0, 1e-3, chooses_query_points=False)
 # From round 3 on, increments between distant query points are longer than S = G + 2 L D
 UNCLIPPED_CASE = WorstCase("with the default norm", None, 1.0, 1e-3, chooses_query_points=True)
 

@@ -16,7 +16,14 @@ from mu2mpi.audit.adversary_view import (
     noiseless_constants,
     observe_runs,
 )
-from mu2mpi.audit.canaries import CLIPPED_CASE, FEATURE_DTYPE, UNCLIPPED_CASE, Canaries, WorstCase
+from mu2mpi.audit.canaries import (
+    CLIPPED_CASE,
+    FEATURE_DTYPE,
+    MOMENTS_CASE,
+    UNCLIPPED_CASE,
+    Canaries,
+    WorstCase,
+)
 from mu2mpi.audit.evidence import AUDIT_CONFIDENCE, schedule_looks
 from mu2mpi.audit.verdicts import AuditReport, Verdict, evaluate_runs
 from mu2mpi.config.experiment import Experiment
@@ -28,6 +35,7 @@ from mu2mpi.core.parallel import CallerComm, Communicator, block_range, duplicat
 from mu2mpi.core.registry import lookup
 from mu2mpi.execution.plan import check_agreement, check_settings_on_ranks
 from mu2mpi.execution.warmup import compile_kernels
+from mu2mpi.federation.estimators import SecondMoments
 from mu2mpi.federation.participants import check_machine_rounds
 from mu2mpi.federation.run_constants import RunConstants
 from mu2mpi.privacy.noise.noise_stream import derive_key, root_key
@@ -93,9 +101,11 @@ def audit(experiment: Experiment, trials: int, communicator: Communicator) -> Au
     audit_key = communicator.bcast_object(derive_key(secret, "audit", experiment.server))
     with communicator.collective_errors():
         files = input_digests(experiment)
-        constants = worst_case_constants(experiment, CLIPPED_CASE)
+        has_moments = isinstance(experiment.chosen_method.estimator, SecondMoments)
+        case = MOMENTS_CASE if has_moments else CLIPPED_CASE
+        constants = worst_case_constants(experiment, case)
         _check_audit_size(constants, trials)
-        cases = {CLIPPED_CASE: constants}
+        cases = {case: constants}
         # Reused samples need the same increment in every round.
         is_used_once = constants.batching.max_uses_per_sample(constants.rounds) == 1
         if is_used_once and math.isfinite(constants.S):
