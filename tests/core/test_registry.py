@@ -22,9 +22,9 @@ from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 BUILT_IN = {
     "losses": ["huber", "logistic", "poisson", "smoothed-hinge", "softmax", "squared"],
     "methods": [
-        "accelerated-srgd", "ada-ssp", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-sgd", "fedavg",
-        "localized-srgd", "mu2-sgd", "noisy-minibatch-sgd", "objective-perturbation", "parallel-sgd",
-        "scaffold", "storm",
+        "accelerated-srgd", "ada-ssp", "anytime-dp-mf", "anytime-sgd", "dp-gd", "dp-newton", "dp-sgd",
+        "fedavg", "localized-srgd", "mu2-sgd", "noisy-minibatch-sgd", "objective-perturbation",
+        "parallel-sgd", "scaffold", "storm",
     ],
     "mechanisms": [
         "binomial", "correlated", "gaussian", "objective-perturbation", "poisson", "poisson-machines",

@@ -34,7 +34,11 @@ CASES = [
     {"method": "noisy-minibatch-sgd", "epsilon": 2.0, "rounds": 24},
     {"method": "dp-sgd", "server": "trusted", "epsilon": 2.0, "rounds": 24},
     {"method": "mu2-sgd", "preset": "practical"},
-    *({"method": "ada-ssp", "server": server, "rounds": 10} for server in ("trusted", "aggregated")),
+    *(
+        {"method": method, "server": server, "rounds": 10}
+        for method in ("ada-ssp", "dp-newton")
+        for server in ("trusted", "aggregated")
+    ),
 ]
 
 

@@ -92,6 +92,18 @@ def test_noise_of_the_output_reaches_its_limit(server, rho):
     assert gathered == pytest.approx(1.5, rel=0.05)
 
 
+@pytest.mark.parametrize("server", ["trusted", "untrusted"])
+@pytest.mark.parametrize("neighbours", ["replace", "zero-out"])
+def test_noise_of_newton_steps_reaches_its_limit(server, neighbours):
+    """Std 6 / sqrt(rows) per coordinate where curvature is small, since steps are at most eta g."""
+    constants = planned("dp-newton", server=server, rho=0.5, neighbours=neighbours).constants
+    mechanism, problem, T = constants.mechanism, constants.problem, constants.rounds
+    assert mechanism.clip_norm == pytest.approx(math.sqrt(2), rel=1e-3)
+    scale = 1 / problem.loss.zero_residual_bound(problem.model_rows)
+    noise = mechanism.sigma * math.sqrt(problem.variance_factor) / 400 / scale
+    assert constants.eta * math.sqrt(T) * noise == pytest.approx(6 / math.sqrt(problem.model_rows), rel=1e-2)
+
+
 def test_steps_of_storm_by_hand():
     """The later half adds noise of std 0.05 * 1.5 per weight; with little noise the last step is 1.8 / L."""
     constants = planned("storm", rho=0.5).constants

@@ -26,6 +26,7 @@ PRESETS = [
     {"noise_correlation": 0.5},
     {"method": "accelerated-srgd", "noise_correlation": 0.9},
     {"method": "ada-ssp"},
+    {"method": "dp-newton"},
 ]
 BOTH = ("untrusted", "trusted")
 CASES = [

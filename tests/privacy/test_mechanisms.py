@@ -32,6 +32,7 @@ ACCOUNTS = {
     "objective-perturbation": {"objective-perturbation"},
     "scaffold": {"gaussian"},
     "ada-ssp": {"binomial", "gaussian", "second-moments"},
+    "dp-newton": {"binomial", "gaussian", "second-moments"},
 }
 """Whose account holds for which method; that of messages also where nobody sees them."""
 
