@@ -18,28 +18,29 @@ MIN_SAFE_SQUARED_NORM = 2.0**-500
 MAX_SAFE_SQUARED_NORM = 2.0**500
 HAS_MOMENTUM = True  # placeholder in kernel templates: whether increments are of corrected momentum
 RESIDUAL_BOUND = 1.0  # placeholder in kernel templates: bound R on the norms of residuals at margins of 0
+BLOCKS_PER_GROUP, ROWS_PER_GROUP = 8, 16  # of second moments: rows and samples that fit into the L2 cache
 MIN_FULL_WEIGHT = 0.99  # Samples of smaller weights count as clipped; rounding to the grid takes 0.7 %.
 
 
 @inline
-def _add_outer_products(message, coefficients, z):  # type: ignore[no-untyped-def]
-    """Add the outer products c_i z_i^T of samples to a message, each product rounded on its own."""
+def _add_outer_products(message, coefficients, z, columns):  # type: ignore[no-untyped-def]
+    """Add the first columns of outer products c_i z_i^T to a message, each product rounded on its own."""
     for i in range(z.shape[0]):
         for k in range(message.shape[0]):
             row, c = message[k], coefficients[i, k]
-            for j in range(row.size):
+            for j in range(columns):
                 row[j] += integer_part(fma(c, z[i, j], ROUNDING_ADDEND))
 
 
 @inline
-def _add_block_outer_products(message, coefficients, z):  # type: ignore[no-untyped-def]
+def _add_block_outer_products(message, coefficients, z, columns):  # type: ignore[no-untyped-def]
     """Add the same for a block and an even number of rows, if `_tie_mask` excludes half-integer products.
 
     The sum of a product and an integer in [2^52, 2^53) is rounded to an integer. Only if the product is a
     half-integer does its rounding depend on what it is added to.
     """
-    for first in range(0, message.shape[1], FEATURES_PER_TILE):
-        stop = min(first + FEATURES_PER_TILE, message.shape[1])
+    for first in range(0, columns, FEATURES_PER_TILE):
+        stop = min(first + FEATURES_PER_TILE, columns)
         z0, z1, z2 = z[0, first:stop], z[1, first:stop], z[2, first:stop]
         z3, z4 = z[3, first:stop], z[4, first:stop]
         for k in range(0, message.shape[0], 2):
@@ -69,7 +70,7 @@ def _tie_mask(max_product):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _add_block(message, coefficients, z, count, mask):  # type: ignore[no-untyped-def]
+def _add_block(message, coefficients, z, count, mask, columns):  # type: ignore[no-untyped-def]
     """Add outer products of the first `count` samples of a block; set the other coefficients to 0."""
     block_rows = len(message) // 2 * 2 if len(z) > 1 else 0  # rows of which products of a block are summed
     for i in range(len(z)):
@@ -78,8 +79,8 @@ def _add_block(message, coefficients, z, count, mask):  # type: ignore[no-untype
                 coefficients[i, k] = 0.0
             elif float_to_bits(coefficients[i, k]) & mask == 0 and coefficients[i, k] != 0.0:
                 block_rows = 0
-    _add_block_outer_products(message[:block_rows], coefficients, z)
-    _add_outer_products(message[block_rows:], coefficients[:, block_rows:], z[:count])
+    _add_block_outer_products(message[:block_rows], coefficients, z, columns)
+    _add_outer_products(message[block_rows:], coefficients[:, block_rows:], z[:count], columns)
 
 
 @inline
@@ -158,7 +159,7 @@ def add_increments(  # type: ignore[no-untyped-def]
             clipped_count += is_clipped
             if not squared_norms[i] <= MAX_SAFE_SQUARED_NORM:
                 z[i] = 0.0
-        _add_block(message, margins, z, count, mask)
+        _add_block(message, margins, z, count, mask, width)
     return largest, clipped_count
 
 
@@ -202,15 +203,18 @@ def add_second_moments(  # type: ignore[no-untyped-def]
     (rows, width), largest, clipped_count = x.shape, 0.0, 0
     max_square, R2 = reduced_clip_norm / np.sqrt(2.0), RESIDUAL_BOUND * RESIDUAL_BOUND
     squared_scale = max_square / R2
-    z, c = zero_sample_block(block_size, width), np.empty((block_size, width + rows))
+    n = block_size * BLOCKS_PER_GROUP
+    z, c = zero_sample_block(n, width), np.empty((n, width + rows))
     margins, half_margins = np.empty((block_size, rows)), np.empty((block_size, rows))
-    for start in range(first_sample, end_sample, block_size):
-        count = min(block_size, end_sample - start)
+    mask = _tie_mask(reduced_clip_norm / grid_spacing)
+    for start in range(first_sample, end_sample, n):
+        count = min(n, end_sample - start)
         for i in range(count):
             load_sample(features[start + i], feature_scales[start + i], bias, z[i])
-        model_margins(x, z, width, margins, half_margins)
         for i in range(count):
-            r = margins[i]
+            if i % block_size == 0:
+                model_margins(x, z[i : i + block_size], width, margins, half_margins)
+            r = margins[i % block_size]
             residual(r, labels[start + i])
             square, residual_square = squared_norm(z[i, :width]), squared_norm(r)
             largest = max(largest, square * (square + residual_square * squared_scale))
@@ -223,5 +227,12 @@ def add_second_moments(  # type: ignore[no-untyped-def]
                 c[i, j] = weight / grid_spacing * z[i, j]
             for k in range(rows):
                 c[i, width + k] = r[k] * (weight / grid_spacing * np.sqrt(squared_scale * squared_factor))
-        _add_block(message, c, z, count, _tie_mask(reduced_clip_norm / grid_spacing))
+        # The same rows of the message, which stay in the cache, for all blocks; moments below the diagonal
+        for first in range(0, width + rows, ROWS_PER_GROUP):
+            stop = min(first + ROWS_PER_GROUP, width + rows)
+            for i in range(0, count, block_size):
+                block, size = slice(i, i + block_size), min(block_size, count - i)
+                _add_block(message[first:stop], c[block, first:stop], z[block], size, mask, min(stop, width))
+    for i in range(width):
+        message[:i, i] = message[i, :i]
     return largest, clipped_count

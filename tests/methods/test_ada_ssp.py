@@ -77,7 +77,7 @@ def test_without_noise_it_is_least_squares():
 
 @LOSSES
 @given(
-    st.tuples(st.integers(1, 9), st.integers(1, 12)), st.sampled_from([1, SAMPLES_PER_BLOCK]),
+    st.tuples(st.integers(1, 90), st.integers(1, 40)), st.sampled_from([1, SAMPLES_PER_BLOCK]),
     st.sampled_from([0.1, 3.0, 1e3]), st.booleans(), st.sampled_from([0.0, 1.0]), seeds, max_examples=12,
 )  # fmt: skip
 def test_the_kernel_adds_what_plain_numpy_adds(loss_function, shape, block, C, is_short, scale_of_x, seed):
