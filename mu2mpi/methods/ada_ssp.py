@@ -31,10 +31,6 @@ class AdaSsp(Method):
     mechanism = "second-moments"
     preset_settings = dict.fromkeys(("clip_norm", "diameter"))
 
-    def check_experiment(self, experiment: Any, options: Any) -> None:
-        if experiment.eta_scale is not None:
-            raise ValueError("--method ada-ssp has no learning rate. Leave --eta-scale out.")
-
     def audit_settings(self, machines: int, rounds: int, options: Any) -> tuple[int, dict[str, Any]]:
         """Return the audit's samples per machine: 2, one of which is unknown to the adversary."""
         return 2, {}
@@ -56,7 +52,7 @@ class AdaSsp(Method):
         return math.sqrt(2) * problem.max_squared_norm
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
-        return math.inf
+        return math.inf  # Noise of the moments alone sets the regulariser's level.
 
     def iterates_reveal_messages(self, options: Any) -> bool:
         return True  # An audit observes the sums that the model is computed from.
@@ -74,8 +70,7 @@ class AdaSsp(Method):
 
         `sums`, shape (F + rows, F), are second moments, the mean of t rounds, above scaled gradients.
         Symmetrised moments have noise of std tau on the diagonal and tau / sqrt(2) beside it, whose spectral
-        norm is about sqrt(2 F) tau. Half of it is the regulariser's level, but at least 1 / eta in units of
-        the loss.
+        norm is about sqrt(2 F) tau. Half of it is the regulariser's level, but at least that of steps eta g.
         """
         from mu2mpi.losses.model.linear import solve_regularised
 
@@ -84,7 +79,7 @@ class AdaSsp(Method):
         samples = constants.machine_weight_sum * constants.batching.batch_size(1)
         max_square = constants.reduced_clip_norm / math.sqrt(2)
         curvature = problem.loss.curvature_at_zero(problem.classes)
-        scale = gradient_scale(problem, constants.reduced_clip_norm)
+        scale = math.sqrt(max_square) / problem.loss.zero_residual_bound(problem.model_rows)
         moments, l2 = (sums[:F] + sums[:F].T) / 2, samples * problem.l2 / curvature
         moments.flat[:: F + 1] += l2
         gradients = sums[F:] / (scale * curvature) + l2 * iterates.x
@@ -92,8 +87,3 @@ class AdaSsp(Method):
         rounding_error = RELATIVE_ROUNDING_ERROR * math.sqrt(F) * samples * max_square
         level = max(noise_norm / 2, samples / (constants.eta * curvature), rounding_error)
         iterates.w -= solve_regularised(moments, gradients, level)
-
-
-def gradient_scale(problem: Problem, clip_norm: float) -> float:
-    """Return s = B / R, the factor of gradients in messages, where B^2 = clip_norm / sqrt(2)."""
-    return math.sqrt(clip_norm / math.sqrt(2)) / problem.loss.zero_residual_bound(problem.model_rows)

@@ -7,13 +7,11 @@ from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.registry import lookup, register
 from mu2mpi.federation.batching import Batching, CyclicBatches
 from mu2mpi.federation.problem import Problem
-from mu2mpi.methods.ada_ssp import AdaSsp, gradient_scale
+from mu2mpi.methods.ada_ssp import AdaSsp
 from mu2mpi.methods.method import Iterates, PresetOptions, tail_field
 from mu2mpi.methods.presets.practical import PresetConstants, round_to_four_digits
-from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 
 DEFAULT_ROUNDS = 10
-MAX_ETA_SCALE = 1e6  # of the preset, where steps are Newton's but for directions without data
 
 
 class DpNewtonOptions(PresetOptions):
@@ -35,9 +33,6 @@ class DpNewton(AdaSsp):
     options, suits_large_noise = DpNewtonOptions, True
     preset_settings = dict.fromkeys(("clip_norm", "diameter", "rounds", "tail", "eta_scale"))
 
-    def check_experiment(self, experiment: Any, options: Any) -> None:
-        """Accept all settings, unlike AdaSSP."""
-
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
         """Return the practical preset's settings, with noise of up to 4 `model_noise_std` over all rows."""
         settings, facts = super().choose_settings(constants), constants.public_facts
@@ -47,19 +42,13 @@ class DpNewton(AdaSsp):
         sensitivity = unit_sensitivity * math.sqrt(math.sqrt(2) * C) * loss.zero_residual_bound(rows)
         noise_divisor = experiment.rho * constants.noise_reduction * facts.samples / constants.machines
         step_sum = 4 * constants.model_noise_std * noise_divisor / (sensitivity * math.sqrt(rows))
-        largest = min(MAX_ETA_SCALE, constants.L * step_sum / (experiment.rounds or DEFAULT_ROUNDS))
-        eta_scale = round_to_four_digits(largest)
-        return {**settings, "rounds": DEFAULT_ROUNDS, "tail": 0.25, "eta_scale": eta_scale}
+        eta_scale = min(1e6, constants.L * step_sum / (experiment.rounds or DEFAULT_ROUNDS))
+        settings["eta_scale"] = round_to_four_digits(eta_scale)
+        return {**settings, "rounds": DEFAULT_ROUNDS, "tail": 0.25}
 
     def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return batches of all samples."""
         return CyclicBatches(problem.samples, rounds or DEFAULT_ROUNDS, problem.samples)
-
-    def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
-        """Return D / sqrt(V T), V the squared error of a gradient; smoothness limits no Newton step."""
-        scale = gradient_scale(problem, self.clip_norm(problem))
-        error = self.gradient_error(problem, batching, mechanism) / scale
-        return problem.diameter / (error * math.sqrt(batching.rounds))
 
     def state_names(self, options: Any) -> tuple[str, ...]:
         return ("mean_sums",)

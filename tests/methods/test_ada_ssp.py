@@ -192,7 +192,6 @@ def test_two_thousand_features():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"eta_scale": 1.0}, "learning rate"),
         ({"rounds": 1}, "--rounds"),
         ({"rounds": 1 << 20}, "--rounds"),
         ({"participation": "bernoulli:0.5"}, "participation"),

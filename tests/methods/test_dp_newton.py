@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.faults import half_sigma
 from helpers.noise import drawn_noise
-from helpers.plain_moments import CURVATURE, RESIDUAL, plain_minimum, plain_moments, source_for
+from helpers.plain_moments import CURVATURE, plain_minimum, plain_moments, source_for
 from helpers.property_tests import given
 from helpers.simulations import simulation_of
 from hypothesis import strategies as st
@@ -46,14 +46,9 @@ def test_a_run_equals_the_method_in_plain_numpy(server, loss, sizes, rho, clip_n
     tau = mechanism.sigma * math.sqrt((1 if server == "trusted" else M) / shares)
     key = key_to_uint32(simulation.run_keys.noise_key(root_key(seed), result.experiment))
     who = [(SERVER_STREAM, 0)] if server == "trusted" else [(MACHINE_STREAM, i) for i in range(M)]
-    (rows, F), G, N = result.x.shape, RESIDUAL[loss] * math.sqrt(math.sqrt(2) * mechanism.clip_norm), M * n
-    errors = G / math.sqrt(N), math.sqrt(rows * F) * tau / N * G / mechanism.clip_norm
-    eta = (
-        4.0 / math.hypot(*errors) / math.sqrt(T)
-        if eta_scale is None
-        else eta_scale / constants.problem.smoothness
-    )
-    assert constants.eta == pytest.approx(eta, rel=1e-6)
+    (rows, F), N = result.x.shape, M * n
+    eta = math.inf if eta_scale is None else eta_scale / constants.problem.smoothness
+    assert constants.eta == pytest.approx(eta, rel=1e-12)
     w, mean = np.zeros((rows, F)), np.zeros((F, F))
     for t in range(1, T):
         S, b, scale = plain_moments(loss, z, samples.labels, C, w)
@@ -63,7 +58,8 @@ def test_a_run_equals_the_method_in_plain_numpy(server, loss, sizes, rho, clip_n
             noise = draws * mechanism.sigma / math.sqrt(shares)
         mean += (S + (noise[:F] + noise[:F].T) / 2 - mean) / t
         H, gradient = mean + l2 * N / h * np.eye(F), (b + noise[F:] / scale + l2 * N * w) / h
-        level = max(tau * math.sqrt(2 * F / t) / 2, N / (constants.eta * h))
+        least = 2.0**-25 * math.sqrt(F) * N * C / math.sqrt(2)
+        level = max(tau * math.sqrt(2 * F / t) / 2, N / (constants.eta * h), least)
         w = w + plain_minimum(H, gradient, level)
         w *= min(1.0, 2.0 / np.linalg.norm(w))
     # A draw of noise is rounded, as each product is.
