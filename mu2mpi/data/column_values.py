@@ -13,8 +13,7 @@ from typing import Any
 
 from mu2mpi.core.arrays import BoolArray, FloatArray, IntArray
 from mu2mpi.core.lazy import NDArray, np
-from mu2mpi.data.redaction import DataError, as_input_errors, describe_row, safe_text
-from mu2mpi.data.text_encoding import to_nfc
+from mu2mpi.data.redaction import DataError, as_input_errors, describe_row, safe_text, to_nfc
 
 # Texts that stand for a missing value in common tools, in lower case
 MISSING_MARKERS = {"nan", "-nan", "na", "n/a", "<na>", "#n/a", "#na", "nat", "null", "none", "nil", "?", "."}

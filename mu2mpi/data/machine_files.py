@@ -12,8 +12,7 @@ from mu2mpi.core.files import check_readable
 from mu2mpi.core.options import MAX_REAL_OPTION, MIN_REAL_OPTION
 from mu2mpi.core.toml import read_toml
 from mu2mpi.data.formats.format import OWNER_COLUMN, is_data_file, open_data_file
-from mu2mpi.data.redaction import safe_text
-from mu2mpi.data.text_encoding import to_nfc
+from mu2mpi.data.redaction import safe_text, to_nfc
 
 BUDGET_KINDS = ("rho", "epsilon")  # privacy parameters in which a budget may be stated
 MAX_TRACE_MACHINE_ROUNDS = 10**8  # machines x rounds of a trace

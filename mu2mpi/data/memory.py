@@ -11,9 +11,8 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.data.column_values import object_array
 from mu2mpi.data.formats.format import MEMORY, DataFile, Table, ValueType, check_distinct_names
-from mu2mpi.data.redaction import safe_text
+from mu2mpi.data.redaction import safe_text, to_nfc
 from mu2mpi.data.table_schema import Schema, read_schema, validate_schema
-from mu2mpi.data.text_encoding import to_nfc
 
 if TYPE_CHECKING:  # listing sources must not import MPI
     from mu2mpi.core.parallel import Communicator

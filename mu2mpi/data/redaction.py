@@ -1,15 +1,17 @@
-"""Redaction of error messages: messages about private data name neither rows nor values."""
+"""Text in data files, and its redaction: messages about private data name neither rows nor values."""
 
 import gzip
+import unicodedata
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.files import FileIdentity, file_identity
-from mu2mpi.data.text_encoding import NOT_UTF8
 
 MAX_LISTED_NAMES = 20  # names per message
+# End of a message about a file of text in another encoding
+NOT_UTF8 = "is not text in UTF-8. Save it as UTF-8, or add .gz to its name if it is compressed with gzip."
 
 
 class DataError(InputError):
@@ -73,3 +75,8 @@ def safe_text(value: object, max_length: int = 60) -> str:
     text = str(value)
     truncated = text if len(text) <= max_length else f"{text[:max_length]}..."
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in truncated)
+
+
+def to_nfc(text: str) -> str:
+    """Text in Unicode's composed form, in which an accented letter is one character (NFC)."""
+    return unicodedata.normalize("NFC", text)

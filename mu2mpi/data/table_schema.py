@@ -27,8 +27,7 @@ from mu2mpi.data.formats.format import (
     describe_suffixes,
     is_data_file,
 )
-from mu2mpi.data.redaction import format_names, safe_text
-from mu2mpi.data.text_encoding import to_nfc
+from mu2mpi.data.redaction import format_names, safe_text, to_nfc
 
 MAX_CLASSES = 1_000_000
 NUMERIC_LABEL_BINS = 10  # bins of a numeric label's range, used as classes by partitions and class counts

@@ -13,10 +13,9 @@ from mu2mpi.core.errors import InputError
 from mu2mpi.data.formats import format as data_format
 from mu2mpi.data.formats.format import OWNER_COLUMN, DataFile, open_data_file
 from mu2mpi.data.memory import MemoryFile
-from mu2mpi.data.redaction import format_names
+from mu2mpi.data.redaction import format_names, to_nfc
 from mu2mpi.data.source import FEATURE_BOUND_RTOL
 from mu2mpi.data.table_schema import EncodedTable, InvalidValues, Schema
-from mu2mpi.data.text_encoding import to_nfc
 
 # Names, offsets and scales of features, computed from data columns as (column - offset) / scale
 FeatureUnits = tuple[tuple[str, ...], FloatArray, FloatArray]

@@ -6,7 +6,7 @@ import pytest
 
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.errors import InputError
-from mu2mpi.data.text_encoding import NOT_UTF8, to_nfc
+from mu2mpi.data.redaction import NOT_UTF8, to_nfc
 from mu2mpi.execution.plan import open_source
 
 TEXT = "größe,label\n" + "0.5,jä\n0.25,nein\n" * 20

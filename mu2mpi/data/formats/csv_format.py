@@ -16,8 +16,7 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.registry import register
 from mu2mpi.data.column_values import number_notation, object_array, parse_number
 from mu2mpi.data.formats.format import TextFile, ValueType
-from mu2mpi.data.redaction import DataError, describe_row
-from mu2mpi.data.text_encoding import to_nfc
+from mu2mpi.data.redaction import DataError, describe_row, to_nfc
 
 CSV_CELLS_PER_BLOCK = 1 << 18  # cells converted to columns at a time
 

@@ -19,8 +19,7 @@ from mu2mpi.core.lazy import NDArray, np
 from mu2mpi.core.memory import check_fits_in_memory
 from mu2mpi.core.registry import known_names, lookup
 from mu2mpi.data.column_values import ColumnValues, number_notation, parse_number
-from mu2mpi.data.redaction import as_input_errors, format_names, safe_text
-from mu2mpi.data.text_encoding import NOT_UTF8, to_nfc
+from mu2mpi.data.redaction import NOT_UTF8, as_input_errors, format_names, safe_text, to_nfc
 
 # Default names of the array or columns of features and labels, by option, in order of preference
 DEFAULT_ARRAY_NAMES = {
