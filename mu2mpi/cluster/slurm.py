@@ -3,15 +3,16 @@
 import os
 import re
 import subprocess
-import sys
 import time
+
+from mu2mpi.core.text import print_messages
 
 DEFAULT_MAX_ARRAY_TASKS = 1001  # Tasks of an array, by the default of SLURM's option MaxArraySize
 
 
 def print_status(message: str) -> None:
     """Print a status message of `mu2mpi launch` on standard error."""
-    print(f"mu2mpi launch: {message}", file=sys.stderr, flush=True)
+    print_messages(f"mu2mpi launch: {message}")
 
 
 def job_id() -> str | None:

@@ -10,15 +10,15 @@ TableRow = Sequence[str]  # Cells
 TableRowGroup = Sequence[TableRow]  # Rows between two rules
 
 
-def print_message(message: str) -> None:
-    """Print a message on standard error."""
-    print(message, file=sys.stderr, flush=True)
+def print_messages(*messages: str) -> None:
+    """Print messages on standard error."""
+    for message in messages:
+        print(message, file=sys.stderr, flush=True)
 
 
 def warn(*warnings: str) -> None:
     """Print warnings on standard error."""
-    for warning in warnings:
-        print_message(f"mu2mpi: warning: {warning}")
+    print_messages(*(f"mu2mpi: warning: {warning}" for warning in warnings))
 
 
 def text_table(header: TableRow, blocks: Sequence[TableRowGroup]) -> str:

@@ -17,7 +17,7 @@ from mu2mpi.core.files import file_identity
 from mu2mpi.core.options import CHECKPOINT_INTERVAL_SECONDS
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.core.signals import recording_stop_requests
-from mu2mpi.core.text import print_message
+from mu2mpi.core.text import print_messages
 from mu2mpi.data.memory import DataLocation
 from mu2mpi.execution.evaluation_schedule import run_seconds
 from mu2mpi.execution.job import RunContext, is_result_of
@@ -47,9 +47,9 @@ def run_sweep(
     Returns the result files, and lines on the runs that are refused.
     """
 
-    def print_on_rank_0(message: str) -> None:
+    def print_on_rank_0(*messages: str) -> None:
         if progress and communicator.rank == 0:
-            print_message(message)
+            print_messages(*messages)
 
     with recording_stop_requests() as requests:
         experiments = [experiment for _, experiment in selected_runs]
@@ -62,8 +62,7 @@ def run_sweep(
         to_read = itertools.compress(experiments, communicator.bcast_object(is_missing))
         resolved = resolve_sweep(sweep, experiments, data_dir, communicator, to_read=to_read)
         refusals = resolved.refusal_lines()
-        for line in (*sweep.exclusions, *refusals):
-            print_on_rank_0(line)
+        print_on_rank_0(*sweep.exclusions, *refusals)
         with communicator.collective_errors():
             runs = {folder / sweep.file_name(e): plan for e, plan in resolved.plans.items()}
             # Recorded before the check, so that files written by other jobs from here on are noticed.
@@ -106,7 +105,7 @@ def _run_unless_done(
     is_done = group.rank == 0 and context.other_job_changed(path) and is_result_of(path, plan.experiment)
     if group.bcast_object(is_done):
         if progress and group.rank == 0:
-            print_message(f"{label} {path}: finished by another job")
+            print_messages(f"{label} {path}: finished by another job")
         return
     if progress:
         # Several progress bars on one terminal would overwrite each other.

@@ -14,7 +14,7 @@ from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.parallel import world
 from mu2mpi.core.registry import lookup
-from mu2mpi.core.text import print_message
+from mu2mpi.core.text import print_messages
 from mu2mpi.data.memory import DataLocation
 from mu2mpi.execution.plan import Plan, check_agreement, check_inputs_on_ranks, check_settings_on_ranks
 from mu2mpi.execution.simulation import Simulation
@@ -64,7 +64,7 @@ def run_selection(
     with communicator.collective_errors():
         if communicator.rank == 0:
             write_result(_protected_part(best, selection, epsilon), output, overwrite)
-            print_message(f"the selected result is {output}")
+            print_messages(f"the selected result is {output}")
 
 
 def _check_grid(experiments: Sequence[Experiment], selection: Selection) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mu2mpi.core.errors import InputError
-from mu2mpi.core.text import print_message
+from mu2mpi.core.text import print_messages
 from mu2mpi.results.reader import RunSummary, read_summary
 from mu2mpi.results.records import RESULT_SUFFIX
 
@@ -49,7 +49,7 @@ def map_files(function: Callable[[F], T], files: Sequence[F], action: str) -> It
     """Yield `function(file)` of each file in order; of many, with a progress bar, or a line in a log."""
     results = map(function, files)
     if len(files) >= PROGRESS_MIN_FILES and not sys.stderr.isatty():
-        print_message(f"mu2mpi: {action} {len(files):,} files")
+        print_messages(f"mu2mpi: {action} {len(files):,} files")
     elif len(files) >= PROGRESS_MIN_FILES:
         from tqdm import tqdm
 

@@ -6,13 +6,13 @@ not prove it. The exit code is 1 if a claim is refuted, or if an attack is weake
 Under mpirun, the ranks share the runs.
 """
 
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from mu2mpi.cli.experiment_arguments import add_field, explicit_settings
 from mu2mpi.config import experiment_options as options
 from mu2mpi.core.parallel import world
+from mu2mpi.core.text import print_messages
 
 COMMON_OPTIONS = "method server mechanism loss machines rounds rho epsilon trials seed"
 USAGE_EXAMPLES = """\
@@ -55,5 +55,5 @@ def run_command(arguments: Namespace) -> int:
         if communicator.rank == 0:
             print(f"{report.to_text()}\n", flush=True)
     if problems and communicator.rank == 0:
-        print(f"mu2mpi: error: {'; '.join(problems)}", file=sys.stderr)
+        print_messages(f"mu2mpi: error: {'; '.join(problems)}")
     return 1 if problems else 0

@@ -30,18 +30,17 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run_command(arguments: Namespace) -> None:
     from mu2mpi.cluster.sweep_job import SweepJob
     from mu2mpi.config.sweep import Sweep
-    from mu2mpi.core.text import print_message
+    from mu2mpi.core.text import print_messages
     from mu2mpi.core.toml import read_toml
 
     config = arguments.config
-    given = {name.replace("_", "-"): value for name, value in vars(arguments).items()}
-    options = JobOptions.with_site_defaults(
-        {name: given[name] for name in job_option_names() if name in given}
-    )
+    flags = {name.replace("_", "-"): value for name, value in vars(arguments).items()}
+    given = {name: flags[name] for name in job_option_names() if name in flags}
+    options = JobOptions.with_site_defaults(given)
     sweep = Sweep(read_toml(config), str(config))
     suffix = "" if sweep.swept_names else ".h5"
     output = arguments.output or Path(f"runs/{config.stem.lstrip('.') or 'run'}{suffix}")
     job = SweepJob(config, sweep, output, options)
     script, summary = job.script(), job.summary()
-    print_message(summary)
+    print_messages(summary)
     print(script, end="")

@@ -4,12 +4,12 @@ Takes --rho, --epsilon, or two of --rho, --epsilon and --delta; or result files,
 again from their noise. A claim that does not hold ends the command with exit code 1.
 """
 
-import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from typing import Any
 
 from mu2mpi.cli.common_arguments import add_paths
+from mu2mpi.core.text import print_messages
 
 PRIVACY_BUDGET_OPTIONS = ("rho", "epsilon", "delta", "samples")
 GROUP_SIZE_HELP = "group size: up to K samples of a person at a machine, or `all`"
@@ -50,11 +50,10 @@ def run_command(arguments: Namespace) -> int:
         fail("Options about a person need result files. Give files instead of --rho, --epsilon and --delta")
     if "machines" in sizes and sizes["machines"] is None:
         fail("--machines-of-a-person must be a number, got all. Give the largest number of machines")
-    group_size = GroupSize(**sizes) if sizes else None
-    text, problems = (
-        (convert_budget(budget), []) if budget else check_privacy_claims(arguments.paths, group_size)
-    )
+    if budget:
+        print(convert_budget(budget))
+        return 0
+    text, problems = check_privacy_claims(arguments.paths, GroupSize(**sizes) if sizes else None)
     print(text)
-    for problem in problems:
-        print(f"mu2mpi: error: {problem}", file=sys.stderr)
+    print_messages(*(f"mu2mpi: error: {problem}" for problem in problems))
     return 1 if problems else 0

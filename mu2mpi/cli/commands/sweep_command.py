@@ -13,7 +13,7 @@ from mu2mpi.cli.common_arguments import add_flag, add_output
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.config.sweep import Sweep
 from mu2mpi.core.parallel import Communicator, world
-from mu2mpi.core.text import print_message
+from mu2mpi.core.text import print_messages
 from mu2mpi.privacy.accounting.selection import Selection
 
 COMMON_OPTIONS = "config methods data server machines epsilon rounds seed index part dry_run select output"
@@ -73,8 +73,7 @@ def run_command(arguments: Namespace) -> int:
     if communicator.rank == 0:
         experiment_arguments.warn_about_unprotected_test_sets(experiment for _, experiment in chosen)
         # Said once more, as the first time may be hours ago.
-        for line in refusals:
-            print_message(line)
+        print_messages(*refusals)
     return 1 if refusals else 0
 
 
@@ -102,11 +101,9 @@ def _list_runs(
 
     experiments = [experiment for _, experiment in chosen]
     resolved = resolve_sweep(sweep, experiments, arguments.data_dir, communicator, to_read=experiments)
-    plans = resolved.plans
-    refusals = resolved.refusal_lines()
+    plans, refusals = resolved.plans, resolved.refusal_lines()
     if communicator.rank == 0:
-        for line in (*sweep.exclusions, *refusals):
-            print_message(line)
+        print_messages(*sweep.exclusions, *refusals)
         names = {experiment: sweep.file_name(experiment) for experiment in plans}
         for index, experiment in chosen:
             if experiment in names:
@@ -114,5 +111,5 @@ def _list_runs(
         left = [plans[e] for e, name in names.items() if not (arguments.output / name).exists()]
         time = duration_text(sum(map(run_seconds, left)) / communicator.size)
         finished = f"{len(plans):,} runs, {len(plans) - len(left):,} of which are in {arguments.output}"
-        print_message(f"{finished}; the others take roughly {time}" if left else finished)
+        print_messages(f"{finished}; the others take roughly {time}" if left else finished)
     return 1 if refusals else 0
