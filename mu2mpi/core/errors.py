@@ -37,6 +37,5 @@ def import_extra(module_name: str, extra: str = "analysis") -> Any:
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name != module_name.partition(".")[0]:
             raise
-        raise MissingPackageError(
-            f'{module_name} is not installed. Use: pip install "mu2mpi[{extra}]"'
-        ) from error
+        message = f'{module_name} is not installed. Use: pip install "mu2mpi[{extra}]"'
+        raise MissingPackageError(message) from error

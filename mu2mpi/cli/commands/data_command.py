@@ -24,6 +24,5 @@ def run_command(arguments: Namespace) -> None:
 
     experiment = Experiment.from_settings(explicit_settings(arguments))
     settings = experiment.data, experiment.source_options, experiment.sample_scaling
-    print(
-        describe_source(experiment.source, DataRequest(*settings, arguments.data_dir, verify_checksums=False))
-    )
+    request = DataRequest(*settings, arguments.data_dir, verify_checksums=False)
+    print(describe_source(experiment.source, request))
