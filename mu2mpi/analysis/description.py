@@ -312,10 +312,9 @@ def _cost_section(cost: Mapping[str, Any]) -> str:
         return ""
     low, high = (f"{end(cost['peak_memory']) / 1e6:,.0f}" for end in (min, max))
     memory = f"{low} to {high} MB" if low != high else f"{high} MB"
+    resources = [("core hours", f"{cost['core_seconds'] / 3600:.3g}"), ("peak memory of a rank", memory)]
     job = [(name, value) for name, value in cost.items() if isinstance(value, str)]
-    return format_named_values(
-        [("core hours", f"{cost['core_seconds'] / 3600:.3g}"), ("peak memory of a rank", memory), *job]
-    )
+    return format_named_values([*resources, *job])
 
 
 def _repeat_command(result: Result) -> str:

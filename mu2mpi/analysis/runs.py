@@ -148,9 +148,8 @@ class Runs(Sequence[Result]):
         return f"<{len(self)} runs>"
 
     def _repr_markdown_(self) -> str:
-        return "\n\n".join(
-            [f"{len(self)} runs", *([self.table(format="markdown")] if self.summaries else [])]
-        )
+        tables = [self.table(format="markdown")] if self.summaries else []
+        return "\n\n".join([f"{len(self)} runs", *tables])
 
     def __len__(self) -> int:
         return len(self.summaries)

@@ -195,14 +195,12 @@ class ImageFiles(DataSource):
     @classmethod
     def _unusable_folder_message(cls, folder: Path, is_cache: bool, reasons: list[str]) -> str:
         command = f"mu2mpi data {cls.name}" + ("" if is_cache else f" --data-dir {folder.parent}")
-        download = (
-            f"`{command}` downloads files that are missing; a run never does. Remove damaged ones first."
-        )
+        hint = f"`{command}` downloads files that are missing; a run never does. Remove damaged ones first."
         names = ", ".join(f"{file.name}[.gz]" for file in cls.array_files)
         lines = [
             f"{cls.title} cannot be used from {folder} (--data-dir and MU2MPI_DATA_DIR name another folder):",
             *(f"  {reason}" for reason in reasons),
-            *([download] if cls.mirrors else []),
+            *([hint] if cls.mirrors else []),
             f"{'Or copy' if cls.mirrors else 'Copy'} the files {names}",
             f"into that folder, from {' or '.join(cls.mirrors) or cls.homepage}",
         ]
