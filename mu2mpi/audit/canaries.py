@@ -56,10 +56,8 @@ def mnist_sized_constants(pixels: int = MNIST_PIXELS, **settings: Any) -> RunCon
 def create_single_machine(constants: RunConstants, i: int, communicator: Communicator, key: bytes) -> Any:
     """Create machine i, with the same known sample in every round, and its server."""
     features, sizes = np.ones((1, constants.problem.features - 1), FEATURE_DTYPE), np.ones((1, 1), np.int64)
-    read_samples = partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
-    return create_machines_and_server(
-        constants, range(i, i + 1), read_samples, communicator, key_to_uint32(key)
-    )
+    reader = partial(HostedSamples, features, np.zeros(1, np.int32), np.ones(1), sizes)
+    return create_machines_and_server(constants, range(i, i + 1), reader, communicator, key_to_uint32(key))
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,8 @@ class WorstCase:
         """Return the distance between both variants' increments in round t, over the sensitivity."""
         # Before multiplication by the weight of the machine, of which the largest is 1
         plan = constants.problem.per_machine_plan
-        C = constants.mechanism.clip_norm if plan is None else float(plan.clip_norms().max())
+        mechanisms = (constants.mechanism,) if plan is None else plan.mechanisms
+        C = max(mechanism.clip_norm for mechanism in mechanisms)
         features = np.array([[1], [1 - self.chooses_query_points]], FEATURE_DTYPE)
         z = constants.problem.feature_scaling.scaled_samples(features, CanarySource.feature_scale)
         points = np.array([self.query_point(k, constants.problem.model_rows) for k in (t, t - 1)])

@@ -139,7 +139,7 @@ class PerMachinePlan:
             samples=self.unequal_machines.samples,
             rounds=self.participation.counts,
             weight=self.weights,
-            clip_norm=self.clip_norms(),
+            clip_norm=self.evaluate_per_machine(lambda each: each.clip_norm),
             sigma=self.evaluate_per_machine(lambda each: each.sigma),
             rho_budget=rho_budget,
             rho=self.evaluate_per_machine(lambda each: math.nan if (rho := each.stated_rho) is None else rho),
@@ -173,10 +173,6 @@ class PerMachinePlan:
         np.maximum.at(largest, self.mechanism_index[takes_part], counts[takes_part])
         rounds = np.where(self.is_cumulative & (largest > 0), t, largest).tolist()
         return float(np.max([each.rho_spent(n) for each, n in zip(self.mechanisms, rounds, strict=True)]))
-
-    def clip_norms(self) -> FloatArray:
-        """Return the norm to which each machine's weighted increments are clipped."""
-        return self.evaluate_per_machine(lambda each: each.clip_norm)
 
 
 def calibrate_machines(
