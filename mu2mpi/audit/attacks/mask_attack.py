@@ -117,10 +117,8 @@ def _mask_faults(
                     shared.add(flat, t)
                     row -= mask.ravel()
         early = mask_sum[:MAX_ROUND_LAG]
-        tests = [
-            (f"in chunk {k // CHUNK_WORDS}", mask_sum[:, k : k + CHUNK_WORDS])
-            for k in range(0, d, CHUNK_WORDS)
-        ]
+        starts = range(0, d, CHUNK_WORDS)
+        tests = [(f"in chunk {n}", mask_sum[:, k : k + CHUNK_WORDS]) for n, k in enumerate(starts)]
         tests += [(f"{lag} rounds apart", early[lag:] - early[:-lag]) for lag in range(1, len(early))]
         evidence, where = max((float(uneven_byte_evidence(values).max()), where) for where, values in tests)
         highest = max(highest, evidence)
