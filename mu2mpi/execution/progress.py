@@ -56,11 +56,8 @@ class LogProgress(Callback):
         self._started = self._printed = monotonic()
         self._rate_start: tuple[int, float] | None = None  # Round and time since which the rate is measured
         line = run_headline(start)
-        if self._label:
-            self._print(f"{self._label} {start.name}: {line}")
-            return
-        self._print(line)
-        if start.experiment.preset is not None:
+        self._print(f"{self._label} {start.name}: {line}" if self._label else line)
+        if start.experiment.preset is not None and not self._label:
             preset = lookup("presets", start.experiment.preset)
             if advice := preset.advice(start.experiment.chosen_method, start.constants.problem):
                 self._print(advice)

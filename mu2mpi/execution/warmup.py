@@ -48,9 +48,8 @@ def kernel_compilers(
 
     def local_steps() -> None:
         no_batches = HostedSamples(features, labels, scales, np.zeros((1, 1), np.int64))
-        machines, _ = create_machines_and_server(
-            small_constants, range(1), lambda t: no_batches, Communicator(), key
-        )
+        rank = range(1), lambda t: no_batches, Communicator(), key
+        machines, _ = create_machines_and_server(small_constants, *rank)
         machines.accumulate_increments(1, x, x)
 
     calls: list[Callable[[], object]] = [
