@@ -35,11 +35,9 @@ class AnytimeDpMf(Method):
         check_correlated_rounds(rounds)
         options = experiment.mechanism_options
         options = options if isinstance(options, CorrelatedOptions) else CorrelatedOptions()
-        gain = Correlation(
-            *options.power_and_buffers, rounds, normalizes_columns=True, is_cumulative=False
-        ).total_noise_std()
+        noise = Correlation(*options.power_and_buffers, rounds, normalizes_columns=True, is_cumulative=False)
         eta = constants.model_noise_std * experiment.rho * constants.noise_reduction
-        eta /= constants.sensitivity * gain
+        eta /= constants.sensitivity * noise.total_noise_std()
         max_eta = 2 * constants.machines / constants.smoothness_at_unit_margin
         return float(8 * constants.L * min(eta, max_eta))
 

@@ -91,9 +91,8 @@ class LocalizedSrgd(Method):
     def _mean_noise(self, problem: Problem, batch_size: float) -> float:
         """Return the RMS norm of the noise in the mean of a phase's average gradients, for any rounds."""
         sensitivity = UNIT_SENSITIVITIES[problem.neighbours] * self.clip_norm(problem)
-        return (
-            sensitivity * math.sqrt(problem.d) / (problem.budget.rho * problem.noise_reduction * batch_size)
-        )
+        noise_divisor = problem.budget.rho * problem.noise_reduction * batch_size
+        return sensitivity * math.sqrt(problem.d) / noise_divisor
 
     def max_eta(self, problem: Problem, batching: Batching) -> float:
         return 1 / (2 * problem.smoothness)

@@ -72,8 +72,7 @@ class Mu2Sgd(Method):
         D, M, T, S = problem.diameter, problem.machines, batching.rounds, self.contribution_bound(problem)
         if mechanism.clip_norm < S or not self.is_proven_for(problem, mechanism):
             return math.nan
-        noise = (
-            mechanism.sensitivity * math.sqrt(problem.d) / (problem.budget.rho * T * problem.noise_reduction)
-        )
+        noise_divisor = problem.budget.rho * T * problem.noise_reduction
+        noise = mechanism.sensitivity * math.sqrt(problem.d) / noise_divisor
         bias = S + problem.l2 * (D / 2 + 2 * D)
         return 4 * D * (bias / T + noise + S / math.sqrt(T * M))
