@@ -49,7 +49,7 @@ class SecureAggregationServer(WithColluders, UntrustedServer):
         from mu2mpi.privacy.noise.noise_stream import derive_key, padded_zeros
 
         super().set_up_rank()
-        self._flat_masked, self._masked = padded_zeros(self._message_shape)
+        self._flat_masked, self._masked = padded_zeros(self._constants.message_shape)
         problem, masks = self._constants.problem, self._constants.problem.server_options.masks
         if self._key is not None and masks != "none":
             mask_key = derive_key(self._key.astype("<u4").tobytes(), "masks")

@@ -33,7 +33,6 @@ class Server(TrustMode):
         self.iterates = Iterates(constants)
         self._constants, self._rounds, self._hosted_machines = constants, constants.rounds, hosted_machines
         self._communicator, self._key = communicator, key
-        self._message_shape = constants.message_shape
         self.set_up_rank()
         is_plain = vars(type(self)).get("has_plain_rounds", False)  # A subclass may run other rounds.
         self.has_plain_rounds = is_plain and communicator.size == 1 and not self.masks

@@ -33,9 +33,9 @@ class TrustedServer(Server):
 
         self._message_sum: IntArray | None = None
         if self._communicator.rank == 0:
-            self._flat_message_sum, self._message_sum = padded_zeros(self._message_shape)
-            self.flat_noised, self.noised = padded_zeros(self._message_shape)
             constants = self._constants
+            self._flat_message_sum, self._message_sum = padded_zeros(constants.message_shape)
+            self.flat_noised, self.noised = padded_zeros(constants.message_shape)
             if self._key is not None and constants.mechanism.is_noisy:
                 variance, size = constants.problem.variance_factor, self.flat_noised.size
                 noise = (SERVER_STREAM, 0, 1), variance, size, constants.dither_threshold

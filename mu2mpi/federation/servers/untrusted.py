@@ -27,7 +27,7 @@ class UntrustedServer(Server):
     def set_up_rank(self) -> None:
         from mu2mpi.privacy.noise.noise_stream import padded_zeros
 
-        _, self._message_sum = padded_zeros(self._message_shape)
+        _, self._message_sum = padded_zeros(self._constants.message_shape)
 
     @classmethod
     def variance_factor(cls, machines: int, noise_shares: int) -> float:
