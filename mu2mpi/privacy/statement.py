@@ -18,8 +18,6 @@ from mu2mpi.privacy.mechanisms.mechanism import INVALID_GUARANTEE_MESSAGE, Conce
 from mu2mpi.privacy.noise.sampler_error import is_sampler_negligible
 from mu2mpi.privacy.released_sums import UNIT_SENSITIVITIES
 
-# Accepted values of text fields, except `server`
-_ALLOWED_FIELD_TEXTS = {"noise": ["protocol", "aggregate", "unmasked"]}
 # Concerns about runs whose messages differ from those of the protocol, by value of `noise`
 _SIMULATION_SIMPLIFICATIONS = {
     "aggregate": ("noise = aggregate", "The noise of all machines is drawn as one"),
@@ -145,9 +143,10 @@ class PrivacyStatement:
     def mismatches(self) -> list[str]:
         """Error messages on claims, such as epsilon, that do not follow from the statement's own numbers."""
         mechanism = self.mechanism
+        allowed = {"server": known_names("servers"), "noise": ["protocol", *_SIMULATION_SIMPLIFICATIONS]}
         messages = [
             f"{name} is {getattr(self, name)!r}, but must be {' or '.join(map(repr, choices))}"
-            for name, choices in {"server": known_names("servers"), **_ALLOWED_FIELD_TEXTS}.items()
+            for name, choices in allowed.items()
             if getattr(self, name) not in choices
         ]
         if errors := self.range_errors():
