@@ -58,9 +58,6 @@ class PerMachineAccounts:
                     f"{name} of machine {self.machine_names[i]} is {stated[i]:.10g}, but its rounds, weight "
                     f"and budget give {computed[i]:.10g}"
                 )
-        stored, expected = (
-            np.empty(0) if a.participation is None else a.participation for a in (self, other)
-        )
-        if not np.array_equal(stored, expected):
+        if not np.array_equal(np.asarray(self.participation), np.asarray(other.participation)):
             messages.append("participation is not that of the experiment")
         return messages
