@@ -14,7 +14,6 @@ from mu2mpi.federation.problem import Problem
 from mu2mpi.methods.method import Iterates, Method, PresetOptions
 from mu2mpi.methods.presets.practical import PresetConstants, round_to_four_digits
 from mu2mpi.privacy.mechanisms import objective_perturbation_mechanism as account
-from mu2mpi.privacy.mechanisms.mechanism import Mechanism
 from mu2mpi.privacy.released_sums import ReleasedSums
 
 _DETERMINANT_SHARE = 2.0**-3  # largest share of epsilon spent on the determinant of the Hessian
@@ -88,10 +87,9 @@ class ObjectivePerturbation(Method):
         loss_bounds["regularization"] = regularization(self, problem)
         return replace(super().released_sums(problem, batching, participations), loss_bounds=loss_bounds)
 
-    def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
+    def theory_eta(self, problem: Problem, batching: Batching, mechanism: Any) -> float:
         """Return the inverse of the smoothness of the mean objective."""
-        objective: Any = mechanism
-        return problem.machines * problem.samples / float(objective.condition * objective.regularization)
+        return problem.machines * problem.samples / float(mechanism.condition * mechanism.regularization)
 
     def state_names(self, options: Any) -> tuple[str, ...]:
         return "linear_term", "sum_modulo"
@@ -138,8 +136,7 @@ def regularization(method: ObjectivePerturbation, problem: Problem) -> float:
     least = max(least, n * problem.l2)
     if math.isinf(budget.rho):
         return least
-    target = budget.epsilon - determinant_epsilon, budget.delta
-    relation = constants.residual_vertices, problem.neighbours
-    sigma = method.clip_norm(problem) * account.noise_multiplier(*target, *relation)
+    parameters = budget.epsilon - determinant_epsilon, budget.delta, constants.residual_vertices
+    sigma = method.clip_norm(problem) * account.noise_multiplier(*parameters, problem.neighbours)
     margin_ratio = math.sqrt(problem.max_squared_norm) / problem.loss.practical_defaults.margin_noise_std
     return max(least, sigma * max(math.sqrt(problem.d) / problem.radius, margin_ratio))

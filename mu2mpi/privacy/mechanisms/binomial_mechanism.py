@@ -49,10 +49,8 @@ class BinomialMechanism(GaussianMechanism):
 
     name = "binomial"
     noise_description = ", of fair coins, as private as normal noise but for a probability of e^-640"
-    field_ranges = GaussianMechanism.field_ranges | {
-        "fair_bits": (0, 2**58),
-        "increments_per_message": (1, math.inf),
-    }
+    field_ranges = GaussianMechanism.field_ranges | {"fair_bits": (0, 2**58)}
+    field_ranges |= {"increments_per_message": (1, math.inf)}
 
     fair_bits: int  # that each machine flips per coordinate and round
     increments_per_message: int

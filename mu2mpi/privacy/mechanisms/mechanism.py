@@ -107,8 +107,9 @@ class Mechanism(ABC):
     @classmethod
     def released_fields(cls, released_sums: ReleasedSums) -> dict[str, Any]:
         """Fields of the mechanism that follow from a release, by default those of the same name."""
-        names = [field.name for field in fields(cls)]
-        return {name: getattr(released_sums, name) for name in names if hasattr(released_sums, name)}
+        names, loss_bounds = [field.name for field in fields(cls)], released_sums.loss_bounds or {}
+        shared = {name: getattr(released_sums, name) for name in names if hasattr(released_sums, name)}
+        return shared | {name: bound for name, bound in loss_bounds.items() if name in names}
 
     def with_noise(self, sigma: float, grid_spacing: float) -> Self:
         """Copy the mechanism with a noise std of at least its own, and another grid spacing."""
@@ -147,15 +148,13 @@ class Mechanism(ABC):
         from mu2mpi.privacy.noise.noise_source import CorrelatedNoiseSource
         from mu2mpi.privacy.noise.noise_stream import IndependentNoiseSource
 
-        factor = math.sqrt(variance_factor)
+        scale = math.sqrt(variance_factor)
         if (correlation := self.correlation) is not None:
             stream, first_machine, machines = streams
-            stds = np.full(machines, factor * self.sigma / self.grid_spacing)
+            stds = np.full(machines, scale * self.sigma / self.grid_spacing)
             max_stds = np.full(machines, min(max_std, self.dither_threshold))
             return CorrelatedNoiseSource(correlation, key, stream, first_machine, stds, max_stds, size)
-        return IndependentNoiseSource(
-            key, streams, lambda t: self.round_sigma(t) / self.grid_spacing * factor
-        )
+        return IndependentNoiseSource(key, streams, lambda t: self.round_sigma(t) / self.grid_spacing * scale)
 
     @property
     def sensitivity(self) -> float:
@@ -234,9 +233,7 @@ class Mechanism(ABC):
     def range_errors(self) -> list[str]:
         """Error messages on fields out of the range for which a guarantee can be computed."""
         values = ((name, getattr(self, name), limits) for name, limits in self.field_ranges.items())
-        errors = [
-            f"{name} = {v!r} is out of range" for name, v, (low, high) in values if not low <= v <= high
-        ]
+        errors = [f"{n} = {v!r} is out of range" for n, v, (low, high) in values if not low <= v <= high]
         is_known = self.neighbours in self.unit_sensitivities
         return errors if is_known else [*errors, f"neighbours = {self.neighbours!r} is unknown"]
 

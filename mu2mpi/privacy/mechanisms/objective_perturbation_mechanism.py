@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Self
+from typing import Self
 
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import register
@@ -38,9 +38,8 @@ def union_delta(mu: float, output_mu: float, vertices: int, neighbours: str, eps
 
 def union_epsilon(mu: float, output_mu: float, vertices: int, neighbours: str, delta: float) -> float:
     """Smallest epsilon >= 0 at which `union_delta` is at most `delta`, rounded up."""
-    delta_at = partial(union_delta, mu, output_mu, vertices, neighbours)
     upper = epsilon_exact(math.hypot(2 * mu, output_mu), delta / (vertices + 1) ** 2)
-    return _bisect(delta_at, delta, upper)
+    return _bisect(partial(union_delta, mu, output_mu, vertices, neighbours), delta, upper)
 
 
 @lru_cache(maxsize=32)
@@ -73,6 +72,7 @@ class ObjectivePerturbationMechanism(Mechanism):
     name, budget_parameter = "objective-perturbation", "epsilon"
     protected_outputs, reveals_messages = "last iterate", False
     noise_description = ", once in the objective"
+    accounting_note = "by the density of the minimiser. All iterates before it have to stay secret."
     field_ranges = Mechanism.field_ranges | {
         **dict.fromkeys(("regularization", "G", "L", "curvature"), (MIN_POSITIVE, MAX_FLOAT)),
         **dict.fromkeys(("output_sigma", "loss_at_zero", "gradient_roundoffs"), (0, MAX_FLOAT)),
@@ -91,10 +91,6 @@ class ObjectivePerturbationMechanism(Mechanism):
     @classmethod
     def supports(cls, released_sums: ReleasedSums) -> bool:
         return released_sums.loss_bounds is not None
-
-    @classmethod
-    def released_fields(cls, released_sums: ReleasedSums) -> dict[str, Any]:
-        return super().released_fields(released_sums) | dict(released_sums.loss_bounds or {})
 
     @classmethod
     def calibrate(cls, budget: guarantees.Budget, released_sums: ReleasedSums) -> Self:
@@ -158,7 +154,3 @@ class ObjectivePerturbationMechanism(Mechanism):
     def round_sigma(self, t: int) -> float:
         """Noise std of the sum of round t: the linear term's in the first, the output's in round T - 1."""
         return self.sigma if t in (1, self.rounds - 1) else 0.0
-
-    @property
-    def accounting_note(self) -> str:
-        return "by the density of the minimiser. All iterates before it have to stay secret."
