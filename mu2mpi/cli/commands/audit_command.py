@@ -19,7 +19,6 @@ USAGE_EXAMPLES = """\
   mu2mpi audit --rho 1 --trials 2000
   mu2mpi audit --server aggregated --colluders 1
   mpirun -n 4 mu2mpi audit --method dp-sgd --server trusted"""
-DEFAULTS: dict[str, Any] = {"delta": 1e-5, "trials": 2000}
 # Settings whose default or values in an audit differ from those of an experiment
 AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "server": {"help": "trust mode [default: untrusted and trusted, where the method allows]"},
@@ -31,7 +30,7 @@ AUDIT_ARGPARSE_KEYWORDS: dict[str, dict[str, Any]] = {
     "normalize": {"help": "scaling of samples [default: none]", "choices": ("none", "unit")},
     "rho": {"help": "claimed rho to audit [default: 1]"},
     "epsilon": {"help": "claimed epsilon to audit, at --delta"},
-    "delta": {"help": "delta at which epsilon is stated [default: 1e-05]"},
+    "delta": {"default": 1e-5, "help": "delta at which epsilon is stated [default: 1e-05]"},
     "seed": {"help": "public seed of the audit [default: a secret key]"},
 }
 
@@ -42,8 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     for name in dict.fromkeys((*shared_names, *options.PER_MACHINE_OPTIONS, *AUDIT_ARGPARSE_KEYWORDS)):
         add_field(parser, name, fields[name], **AUDIT_ARGPARSE_KEYWORDS.get(name, {}))
     trials_help = "number of runs per canary value [default: 2000]"
-    parser.add_argument("--trials", type=int, metavar="N", help=trials_help)
-    parser.set_defaults(**DEFAULTS)
+    parser.add_argument("--trials", type=int, default=2000, metavar="N", help=trials_help)
 
 
 def run_command(arguments: Namespace) -> int:
