@@ -82,9 +82,8 @@ class Sweep:
 
     def _can_exclude(self, settings: Mapping[str, Any]) -> bool:
         """Whether refused settings may be left out: their method, mechanism and server never go together."""
-        names = [name for name in ("preset", *PAIRED_SETTINGS) if settings.get(name) is not None]
-        preset = {name: settings[name] for name in names if name == "preset"}
-        pair = {name: settings[name] for name in names}
+        pair = {n: settings[n] for n in ("preset", *PAIRED_SETTINGS) if settings.get(n) is not None}
+        preset = {name: value for name, value in pair.items() if name == "preset"}
         return bool(self._paired_names) and _is_valid(preset) and not _is_valid(pair)
 
     @property
