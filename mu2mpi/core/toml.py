@@ -18,7 +18,9 @@ EXAMPLES_FOLDER = "jobs"  # In the repository, and the default output folder of 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Parse a TOML file; InputError if it cannot be read or is not valid TOML."""
-    if not os.path.exists(path) and (hint := _missing_example_hint(path)):
+    if not os.path.exists(path) and path.name in example_texts():
+        output = "" if path.parent == Path(EXAMPLES_FOLDER) else f" --output {shlex.quote(str(path.parent))}"
+        hint = f"It is an example that `mu2mpi examples {path.name}{output}` writes."
         raise InputError(f"there is no {path}. {hint}")
     check_readable(path)
     if path.stat().st_size > MAX_TOML_BYTES:
@@ -64,10 +66,3 @@ def example_purpose(text: str) -> str:
     """First sentence of the comments, or of a notebook's title, in an example file: its purpose."""
     comments = " ".join(re.findall(r'^ *"?# (.*?)(?:\\n",)?$', text, re.MULTILINE))
     return re.split(r"(?<!\.)\.(?:\s|$)", comments)[0]
-
-
-def _missing_example_hint(path: Path) -> str:
-    if path.name not in example_texts():
-        return ""
-    output = "" if path.parent == Path(EXAMPLES_FOLDER) else f" --output {shlex.quote(str(path.parent))}"
-    return f"It is an example that `mu2mpi examples {path.name}{output}` writes."
