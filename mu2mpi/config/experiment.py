@@ -290,8 +290,7 @@ def _check_per_machine_option(experiment: Experiment, option_name: str) -> None:
 def message_settings(experiment: Experiment) -> Experiment:
     """Return the experiment without settings, such as --seed, that change neither messages nor sigma."""
     without_effect = ("seed", "evaluations", "data_is_public", "preset")
-    unsent = (*without_effect, *experiment.trust_mode.simulation_options)
-    changes: dict[str, Any] = dict.fromkeys(unsent)
+    changes: dict[str, Any] = dict.fromkeys((*without_effect, *experiment.trust_mode.simulation_options))
     if lookup("mechanisms", experiment.chosen_mechanism).budget_parameter == "rho":
         changes |= {"rho": experiment.rho, "epsilon": None}
         # A file of budgets may state epsilons, which are converted to rho at delta.

@@ -39,8 +39,7 @@ def _enable_wide_vectors() -> None:
         return
     features = llvmlite.binding.get_host_cpu_features()
     if features.get("avx512f") and features.get("avx512dq"):
-        cpu_features = features.flatten() + ",-prefer-256-bit"
-        numba.config.CPU_FEATURES = cpu_features  # type: ignore[attr-defined]
+        numba.config.CPU_FEATURES = features.flatten() + ",-prefer-256-bit"  # type: ignore[attr-defined]
 
 
 def _digest_sources() -> str:

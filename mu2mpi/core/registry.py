@@ -145,8 +145,7 @@ def lookup(kind: str, name: str) -> Any:
         if name not in registered:  # Its module may have registered it.
             register(component)
     if name not in registered:
-        names = known_names(kind)
-        raise InputError(f"unknown {name!r} in {kind}: it {should_be_one_of(name, names)}")
+        raise InputError(f"unknown {name!r} in {kind}: it {should_be_one_of(name, known_names(kind))}")
     return registered[name]
 
 

@@ -131,8 +131,7 @@ class Simulation:
             if source.has_known_distribution:
                 self.evaluator = ExactEvaluator(source, communicator, problem)
             else:
-                sample_size = self.evaluations.test_subset_size
-                self.evaluator = Evaluator(source, communicator, problem, sample_size)
+                self.evaluator = Evaluator(source, communicator, problem, self.evaluations.test_subset_size)
         # 4. Restore the state, read the first samples and compile the kernels.
         self.timer, self.rounds_done = Timer(constants.rounds), 0
         self._history_rows: list[HistoryRow] = []  # on rank 0

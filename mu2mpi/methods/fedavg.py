@@ -104,8 +104,7 @@ class FedAvg(DpGd):
     ) -> ReleasedSums:
         """Return the released sums: one for each local step of a machine, of which its messages are sums."""
         rounds, terms = batching.local_steps * batching.rounds, batching.samples_per_round
-        sums = super().released_sums(problem, batching)
-        return replace(sums, rounds=rounds, increments_per_message=terms)
+        return replace(super().released_sums(problem, batching), rounds=rounds, increments_per_message=terms)
 
     def theory_eta(self, problem: Problem, batching: Any, mechanism: Mechanism) -> float:
         """Return the learning rate of DP-GD with as many steps."""

@@ -87,8 +87,7 @@ def _write_crate(runs: Runs) -> None:
         properties = {"name": f"Make {target}", "description": command}
         action = crate.add_action(software, f"#make-{target}", inputs, outputs, properties)
         crate.root_dataset.append_to("mentions", action)
-    commands = [command for _, command, *_ in actions]
-    _add_readme(crate, [*made], commands, licenses)
+    _add_readme(crate, [*made], [command for _, command, *_ in actions], licenses)
     crate.write(".")
     page, shown = Path(crate.preview.id), f"<dd>{crate.license}</dd>"  # a repr, which browsers hide
     text = page.read_text("utf-8").replace(shown, f"<dd>{escape(', '.join(licenses))}</dd>")

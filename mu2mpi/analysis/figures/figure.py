@@ -146,8 +146,7 @@ class Layout:
                     panel.set(**{f"{axis.axis_name}scale": "linear"})
                 _format_log_axis(axis)
         if self.has_error_bars:
-            bar = legend_entry("bars: ± 1 std", linestyle="", marker="|", markersize=9)
-            self.legend.append(bar)
+            self.legend.append(legend_entry("bars: ± 1 std", linestyle="", marker="|", markersize=9))
         title = self.title if options.title is None else options.title
         if options.user_axes:
             if title:

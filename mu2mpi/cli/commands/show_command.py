@@ -11,8 +11,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="FILE", help="result file or checkpoint")
     diagnostics_help = "diagnostics too: computed from private data, not covered by the guarantee"
     add_flag(parser, "--diagnostics", diagnostics_help)
-    coefficients_help = "model coefficients instead, in the units of the columns"
-    add_flag(parser, "--coefficients", coefficients_help)
+    add_flag(parser, "--coefficients", "model coefficients instead, in the units of the columns")
 
 
 def run_command(arguments: Namespace) -> None:
