@@ -10,15 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mu2mpi.audit import evidence
 from mu2mpi.audit.adversary_view import AuditRuns, Finding, adversary_observations, reveals_only_noisy_sums
 from mu2mpi.audit.canaries import Canaries
-from mu2mpi.audit.evidence import (
-    AUDIT_CONFIDENCE,
-    ConfidenceInterval,
-    MeanSeparation,
-    epsilon_lower_bound,
-    fisher_discriminants,
-)
+from mu2mpi.audit.evidence import AUDIT_CONFIDENCE, ConfidenceInterval, MeanSeparation
 from mu2mpi.config.experiment import Experiment
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.core.text import text_table, wrap_paragraph
@@ -98,7 +93,7 @@ def evaluate_runs(runs: AuditRuns, budget: Budget, error_probability: float) -> 
     k = int(np.argmax(separation.mu / [claim.rho for claim in claims]))
     halves = (np.split(values[:, k], [n_learning]) for values in (learned_scores, variants))
     learning, judged = ([score[~second], score[second]] for score, second in zip(*halves, strict=True))
-    bound = epsilon_lower_bound(learning, judged, claims[k].delta, counting_error), claims[k]
+    bound = evidence.epsilon_lower_bound(learning, judged, claims[k].delta, counting_error), claims[k]
     constants, mechanism = canaries.constants, canaries.constants.mechanism
     if constants.batching.subsampling or mechanism.stated_rho is None or not mechanism.reveals_messages:
         return Verdict(canaries.case.name, len(variants) // 2, *bound)
@@ -136,7 +131,7 @@ def _canary_scores(runs: AuditRuns, n_learning: int) -> tuple[FloatArray, FloatA
         rest = numbers - variants @ moves
         rest -= rest.mean(axis=0)
         own = canaries.machines == machine
-        discriminants = fisher_discriminants(rest[:n_learning], moves[own])
+        discriminants = evidence.fisher_discriminants(rest[:n_learning], moves[own])
         for scores, weights in ((known, moves[own]), (learned, discriminants)):
             effect = np.einsum("kp,kp->k", weights, moves[own])
             scores[:, own] = rest @ weights.T + variants[:, own] * effect

@@ -8,26 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
+from mu2mpi.analysis import setting_labels
 from mu2mpi.analysis.aggregation import default_measurements
-from mu2mpi.analysis.figures.figure import (
-    DASHES,
-    FOREGROUND,
-    FigureOptions,
-    legend_entry,
-    line_style,
-    palette,
-)
-from mu2mpi.analysis.setting_labels import (
-    PRIVACY_SETTINGS,
-    RunGroup,
-    are_losses_in_nats,
-    comparable_settings,
-    group_runs,
-    selection_error,
-    settings_of_methods,
-    sort_key,
-    varying_settings,
-)
+from mu2mpi.analysis.figures._theme import FigureOptions
+from mu2mpi.analysis.figures.figure import DASHES, FOREGROUND, legend_entry, line_style, palette
+from mu2mpi.analysis.setting_labels import PRIVACY_SETTINGS, RunGroup
 from mu2mpi.core.arrays import FloatArray
 from mu2mpi.losses.metrics.metric import all_metrics
 from mu2mpi.results.reader import RunSummary
@@ -62,14 +47,14 @@ def encode_runs(
     colour and the others dashes, unless `CHANNEL_LIMITS` requires another choice. Settings that the method
     determines have no encoding. InputError if none fits.
     """
-    varying = [name for name in varying_settings(runs) if name not in pooled_settings]
+    varying = [name for name in setting_labels.varying_settings(runs) if name not in pooled_settings]
     if "method" in varying:
-        of_methods = settings_of_methods(runs, pooled_settings)
+        of_methods = setting_labels.settings_of_methods(runs, pooled_settings)
         varying = [name for name in varying if name not in of_methods]
     candidates = (name for name in (*colour_settings, *varying) if name in varying)
     hue = next((name for name in candidates if name not in panel_settings), None)
     preferred = ["panels" if n in panel_settings else "colours" if n == hue else "dashes" for n in varying]
-    groups = group_runs(runs, varying, comparable_settings(runs))
+    groups = setting_labels.group_runs(runs, varying, setting_labels.comparable_settings(runs))
     # The sort is stable: of equally many changes, the first assignment wins.
     assignments = product(CHANNEL_LIMITS, repeat=len(varying)) if len(varying) <= 8 else [tuple(preferred)]
     for assignment in sorted(assignments, key=lambda assignment: sum(map(str.__ne__, assignment, preferred))):
@@ -85,7 +70,7 @@ def encode_runs(
             return encode_groups(groups, options, *channels)
     widest = max(varying, key=lambda name: len({group.settings[name] for group in groups}))
     problem = f"these runs differ in too many settings for one figure ({', '.join(varying)})"
-    raise selection_error(problem, widest)
+    raise setting_labels.selection_error(problem, widest)
 
 
 def _setting_values(group: RunGroup, names: Settings) -> tuple[Any, ...]:
@@ -98,7 +83,7 @@ def encode_groups(
     """Encode run groups as panels, colours and dashes, by lists of setting names that may be empty."""
     channels = []
     for names in (panel, colour, dash):
-        levels = sorted({_setting_values(group, names) for group in groups}, key=sort_key)
+        levels = sorted({_setting_values(group, names) for group in groups}, key=setting_labels.sort_key)
         labels = [options.labels.settings(dict(zip(names, level, strict=True))) for level in levels]
         channels.append(([levels.index(_setting_values(group, names)) for group in groups], labels))
     (panels, titles), (hues, hue_labels), (dashes, dash_labels) = channels
@@ -119,7 +104,7 @@ def encode_groups(
 
 def loss_label(runs: Iterable[RunSummary], name: str = "test loss") -> str:
     """Return the axis label of the losses of runs, with their unit if it is nats."""
-    return f"{name} (nats)" if are_losses_in_nats(runs) else name
+    return f"{name} (nats)" if setting_labels.are_losses_in_nats(runs) else name
 
 
 def measured_y_axes(runs: Sequence[RunSummary], options: FigureOptions) -> list[tuple[str, str, float]]:
@@ -128,9 +113,9 @@ def measured_y_axes(runs: Sequence[RunSummary], options: FigureOptions) -> list[
     for name in options.values or default_measurements(runs):
         label, factor = name.replace("_", " "), 1.0
         if name.endswith("_loss"):
-            if len(losses) > 1 and not are_losses_in_nats(runs):
+            if len(losses) > 1 and not setting_labels.are_losses_in_nats(runs):
                 problem = f"the losses of these runs (loss = {', '.join(losses)}) have no common unit"
-                raise selection_error(problem, "loss")
+                raise setting_labels.selection_error(problem, "loss")
             label = loss_label(runs, label)
         elif metric := all_metrics().get(name.removeprefix("test_")):
             is_percentage = metric.unit == "%"
