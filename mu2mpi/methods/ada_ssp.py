@@ -36,7 +36,7 @@ class AdaSsp(Method):
         return 2, {}
 
     def choose_settings(self, constants: PresetConstants) -> dict[str, Any]:
-        """Return the practical preset's settings: a clipping norm that only unit-scaled samples can reach."""
+        """Return the practical preset's settings: weights of 1 for unit-scaled samples, and at least 1/2."""
         weight = 1.0 if constants.experiment.sample_scaling == "unit" else 0.5
         clip_norm = round_to_four_digits(math.sqrt(2) * weight * constants.max_squared_norm)
         return {"clip_norm": clip_norm, "diameter": constants.diameter}
