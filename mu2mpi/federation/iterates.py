@@ -55,15 +55,13 @@ class Iterates:
 
     def __init__(self, constants: RunConstants) -> None:
         self.constants, problem = constants, constants.problem
-        shape = (problem.model_rows, problem.features)
+        shape, sum_shape = (problem.model_rows, problem.features), constants.message_shape
         self._step_size, self._grid_spacing = constants.step_size, constants.mechanism.grid_spacing
         self._total_weight, self._batch_size = constants.machine_weight_sum, constants.batching.batch_size
         self.averaging_weight, self.radius = constants.query_point.averaging_weight, problem.radius
         self.w, self.x, self.x_previous = (aligned_zeros(shape, np.float64) for _ in range(3))
         self.x_mean = aligned_zeros(shape, np.float64) if constants.first_averaged_round else None
-        self.optimizer_state = {
-            name: aligned_zeros(constants.message_shape, np.float64) for name in constants.state_names
-        }
+        self.optimizer_state = {name: aligned_zeros(sum_shape, np.float64) for name in constants.state_names}
         self.noised_sum: IntArray | None = None
 
     def public_arrays(self) -> dict[str, FloatArray]:

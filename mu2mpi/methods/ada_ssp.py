@@ -5,6 +5,7 @@ from typing import Any
 
 from mu2mpi.core.arrays import FloatArray, IntArray
 from mu2mpi.core.errors import InputError
+from mu2mpi.core.options import MAX_REAL_OPTION
 from mu2mpi.core.registry import register
 from mu2mpi.federation.batching import Batching, DisjointBatches
 from mu2mpi.federation.estimators import LAST_ITERATE, SECOND_MOMENTS
@@ -52,7 +53,7 @@ class AdaSsp(Method):
         return math.sqrt(2) * problem.max_squared_norm
 
     def theory_eta(self, problem: Problem, batching: Batching, mechanism: Mechanism) -> float:
-        return math.inf  # Noise of the moments alone sets the regulariser's level.
+        return MAX_REAL_OPTION  # The regulariser's level is set by the noise of the moments alone.
 
     def iterates_reveal_messages(self, options: Any) -> bool:
         return True  # An audit observes the sums that the model is computed from.
@@ -60,9 +61,8 @@ class AdaSsp(Method):
     def step(self, iterates: Iterates, t: int, message_sum: IntArray, step_factor: float) -> None:
         """Take a regularised Newton step, but after empty batches."""
         if iterates.constants.batching.batch_size(t):
-            self.newton_step(
-                iterates, t, iterates.constants.mechanism.grid_spacing * message_sum.astype(float)
-            )
+            sums = iterates.constants.mechanism.grid_spacing * message_sum.astype(float)
+            self.newton_step(iterates, t, sums)
         iterates.projected_step(t, message_sum[: len(iterates.w)], 0.0)
 
     def newton_step(self, iterates: Iterates, t: int, sums: FloatArray) -> None:

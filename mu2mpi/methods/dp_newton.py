@@ -38,13 +38,15 @@ class DpNewton(AdaSsp):
         settings, facts = super().choose_settings(constants), constants.public_facts
         experiment, loss = constants.experiment, lookup("losses", constants.experiment.loss)
         rows, C = loss.model_rows(facts.classes), experiment.clip_norm or settings["clip_norm"]
-        unit_sensitivity = lookup("mechanisms", self.mechanism).unit_sensitivities[experiment.neighbours]
+        unit_sensitivity = lookup("mechanisms", experiment.chosen_mechanism).unit_sensitivities[
+            experiment.neighbours
+        ]
         sensitivity = unit_sensitivity * math.sqrt(math.sqrt(2) * C) * loss.zero_residual_bound(rows)
         noise_divisor = experiment.rho * constants.noise_reduction * facts.samples / constants.machines
         step_sum = 4 * constants.model_noise_std * noise_divisor / (sensitivity * math.sqrt(rows))
         eta_scale = min(1e6, constants.L * step_sum / (experiment.rounds or DEFAULT_ROUNDS))
-        settings["eta_scale"] = round_to_four_digits(eta_scale)
-        return {**settings, "rounds": DEFAULT_ROUNDS, "tail": 0.25}
+        settings |= {"rounds": DEFAULT_ROUNDS, "tail": 0.25}
+        return settings | {"eta_scale": round_to_four_digits(eta_scale)}
 
     def batching(self, problem: Problem, rounds: int | None) -> Batching:
         """Return batches of all samples."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mu2mpi.analysis.privacy_reports import claim_contradictions
 from mu2mpi.audit.trials import audit
 from mu2mpi.config.experiment import Experiment
+from mu2mpi.core.options import MAX_REAL_OPTION
 from mu2mpi.core.parallel import Communicator
 from mu2mpi.privacy.noise.noise_stream import MACHINE_STREAM, SERVER_STREAM, key_to_uint32, root_key
 
@@ -47,7 +48,7 @@ def test_a_run_equals_the_method_in_plain_numpy(server, loss, sizes, rho, clip_n
     key = key_to_uint32(simulation.run_keys.noise_key(root_key(seed), result.experiment))
     who = [(SERVER_STREAM, 0)] if server == "trusted" else [(MACHINE_STREAM, i) for i in range(M)]
     (rows, F), N = result.x.shape, M * n
-    eta = math.inf if eta_scale is None else eta_scale / constants.problem.smoothness
+    eta = MAX_REAL_OPTION if eta_scale is None else eta_scale / constants.problem.smoothness
     assert constants.eta == pytest.approx(eta, rel=1e-12)
     w, mean = np.zeros((rows, F)), np.zeros((F, F))
     for t in range(1, T):
