@@ -51,15 +51,11 @@ def helped(capsys, *words, topic=None):
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
-    """Return a file of a user's, and forget afterwards what it registers."""
+def own(restored_registry, tmp_path, monkeypatch):
+    """Return a file of a user's, which is forgotten after the test."""
     (tmp_path / "own_things.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_imported_files", {})
-    yield tmp_path / "own_things.py"
-    sys.modules.pop("own_things", None)
-    for kind, name in (("losses", "mine"), ("commands", "hello")):
-        registry._components[kind].pop(name, None)
+    return tmp_path / "own_things.py"
 
 
 @pytest.mark.usefixtures("own")
@@ -154,8 +150,6 @@ def test_bits_depend_on_used_imported_files_alone(own, tmp_path, monkeypatch):
     model(other, own)
     own.write_text(OWN.replace("Greet", "Welcome"))
     model(own)
-    sys.modules.pop("own_figure")
-    registry._components["figures"].pop("unused")
     assert models[0] == models[1] == models[2] != models[3]
 
 

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 from helpers.launch import run_command
 
-from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.registry import extension_paths, import_files, imported_files, known_names, lookup, register
 from mu2mpi.data.formats.format import DataFile
@@ -35,20 +34,6 @@ BUILT_IN = {
     "formats": ["csv", "hdf5", "npz", "parquet", "svm"],
     "partitions": ["contiguous", "dirichlet", "iid", "labels", "owner", "sorted"],
 }  # fmt: skip
-
-
-@pytest.fixture
-def restored_registry(monkeypatch):
-    """Restore the registry after a test."""
-    for kind, built_in in BUILT_IN.items():
-        for name in built_in:
-            lookup(kind, name)
-    copies = {kind: dict(components) for kind, components in registry._components.items()}
-    monkeypatch.setattr(registry, "_components", copies)
-    monkeypatch.setattr(registry, "_imported_files", {})
-    yield
-    for name in registry._imported_files:
-        del sys.modules[name]
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)

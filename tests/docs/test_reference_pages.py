@@ -55,12 +55,9 @@ def test_every_public_name_is_in_the_api():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("restored_registry")
 def test_examples_of_public_names_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    # What an example registers is not for other tests.
-    monkeypatch.setattr(
-        registry, "_components", {kind: {**things} for kind, things in registry._components.items()}
-    )
     finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner()
     # Others read what these two write.
     names = ["run", "sweep", *(n for n in mu2mpi.__all__ if n not in ("run", "sweep", "__version__"))]

@@ -21,7 +21,26 @@ MODULES = {
 
 
 @pytest.fixture
-def extension(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def restored_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Restore the registry after a test.
+
+    All built-in components are imported before it: a module registers its component only when it is imported.
+    """
+    for kind in registry._components:
+        for name in registry._built_in_modules(kind):
+            registry.lookup(kind, name)
+    copies = {kind: dict(components) for kind, components in registry._components.items()}
+    monkeypatch.setattr(registry, "_components", copies)
+    monkeypatch.setattr(registry, "_imported_files", {})
+    yield
+    for module in registry._imported_files:
+        sys.modules.pop(module, None)
+
+
+@pytest.fixture
+def extension(
+    restored_registry: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[[str], Path]]:
     """Return a function that imports a module of the pages, and returns its file, until the test ends."""
     monkeypatch.syspath_prepend(tmp_path)
     modules: list[str] = []
@@ -37,11 +56,3 @@ def extension(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
     yield imported
     for module in modules:
         del sys.modules[module]
-    for kind, things in registry._components.items():
-        for name in things.keys() - registry._built_in_modules(kind).keys():
-            if not _class_of(things[name]).__module__.startswith("mu2mpi."):
-                del things[name]
-
-
-def _class_of(component: object) -> type:
-    return component if isinstance(component, type) else type(component)

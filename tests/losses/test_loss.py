@@ -11,7 +11,6 @@ from helpers.sources import random_samples
 from hypothesis import strategies as st
 
 from mu2mpi.config.experiment import Experiment
-from mu2mpi.core import registry
 from mu2mpi.core.errors import InputError
 from mu2mpi.core.kernels import inline
 from mu2mpi.core.registry import lookup, register
@@ -122,10 +121,10 @@ def test_the_same_source_in_another_module_has_kernels_of_its_own(tmp_path, monk
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("restored_registry")
 @pytest.mark.parametrize("estimator", ["gradient", "corrected-momentum"])
-def test_a_run_minimises_a_loss_of_the_users_own(monkeypatch, estimator):
+def test_a_run_minimises_a_loss_of_the_users_own(estimator):
     """Without noise, and with the learning rate of its theory, it comes closer to the minimum over K."""
-    monkeypatch.setitem(registry._components, "losses", dict(registry._components["losses"]))
     with pytest.raises(InputError, match=r"loss = 'squared-hinge' should be .*softmax"):
         Experiment(loss="squared-hinge")
     register(HINGE)
