@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.extensions import forget_imported_files
 from helpers.launch import mpirun
 
 from mu2mpi import Callback, Interrupted, cli, run
@@ -86,11 +87,11 @@ class Unused(Figure):
 RUN = ["run", "--loss", "mine", "--rounds", "30", "--machines", "2", "--seed", "1", "-o", "a.h5"]
 
 
-def test_results_name_imported_files_that_analysis_does_not_import_by_itself(own, capsys, monkeypatch):
+def test_results_name_imported_files_that_analysis_does_not_import_by_itself(own, capsys):
     assert cli.main([*RUN, "--import", str(own)]) == 0
     assert str(own) in read_result("a.h5").environment["imported_files"]
-    del registry._components["losses"]["mine"], sys.modules["own_things"]
-    monkeypatch.setattr(registry, "_imported_files", {})
+    del registry._components["losses"]["mine"]
+    forget_imported_files()
     capsys.readouterr()
     assert cli.main(["show", "a.h5"]) == 2
     assert f"a.h5 was made with {own}; give --import FILE" in capsys.readouterr().err
@@ -120,26 +121,22 @@ def test_a_run_resumes_with_the_same_content_of_imported_files_only(own, capsys)
         run(Experiment(loss="mine", rounds=30, machines=2, seed=1), output="a.h5", callbacks=[Stop()])
     assert cli.main(["show", "a.h5.checkpoint"]) == 0
     own.write_text(OWN.replace("Greet", "Welcome"))
-    del sys.modules["own_things"]
-    registry._imported_files.clear()
+    forget_imported_files()
     capsys.readouterr()
     assert cli.main([*RUN, "--import", str(own)]) == 2
     assert "an extension have changed since the run of a.h5 began" in capsys.readouterr().err
     own.write_text(OWN)
-    del sys.modules["own_things"]
-    registry._imported_files.clear()
+    forget_imported_files()
     assert cli.main([*RUN, "--import", str(own)]) == 0
 
 
-def test_bits_depend_on_used_imported_files_alone(own, tmp_path, monkeypatch):
+def test_bits_depend_on_used_imported_files_alone(own, tmp_path):
     other = tmp_path / "own_figure.py"
     other.write_text(FIGURE)
     outputs, models = [], []
 
     def model(*imports):
-        for file in imports:
-            sys.modules.pop(file.stem, None)
-        monkeypatch.setattr(registry, "_imported_files", {})
+        forget_imported_files()
         outputs.append(tmp_path / f"{len(outputs)}.h5")
         words = [word for file in imports for word in ("--import", str(file))]
         assert cli.main([*RUN[:-1], str(outputs[-1]), *words]) == 0

@@ -33,8 +33,14 @@ def restored_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(registry, "_components", copies)
     monkeypatch.setattr(registry, "_imported_files", {})
     yield
+    forget_imported_files()
+
+
+def forget_imported_files() -> None:
+    """Forget the files that `import_files` has imported, which can then be imported again."""
     for module in registry._imported_files:
-        sys.modules.pop(module, None)
+        del sys.modules[module]
+    registry._imported_files.clear()
 
 
 @pytest.fixture
